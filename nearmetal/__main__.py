@@ -1,0 +1,5 @@
+"""python -m nearmetal."""
+
+from nearmetal.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Benchmarks: what was measured, where it ran, and what may be concluded."""

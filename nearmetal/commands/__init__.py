@@ -1,0 +1,1 @@
+"""One file per group of commands; each has `register(app)`."""

@@ -1,0 +1,1 @@
+"""The virtual rack: two QEMU nodes with NUMA, SMT, SR-IOV and an IOMMU."""

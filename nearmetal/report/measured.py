@@ -1,0 +1,3 @@
+"""Figures of a benchmark run: every side of every host, and their ratios."""
+
+from __future__ import annotations

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, nearmetal contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring one capability of a host to its intent: what every role calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.nearmetal.rack.plugins.plugin_utils import planning
+
+
+class ActionModule(ActionBase):
+    """See the module of the same name for options and results."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_async = False
+    _VALID_ARGS = frozenset(("capability",))
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Plan (or take the loop's plan of this host), then make the module calls of it."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        name = self._task.args["capability"]
+        plan = self._given_plan(variables)
+        if plan is None:
+            plan = planning.plan_host(self, variables, (name,))
+            message = planning.complaint(plan)
+            if message:
+                return {**result, "failed": True, "msg": message, "steps": plan["steps"]}
+            calls = plan["calls"]
+        else:
+            calls = {name: plan["calls"][name]} if name in plan["calls"] else {}
+        done = {**result, "changed": False, "steps": _steps(plan, calls), "reboot_required": plan["reboot"], "diff": []}
+        for call in calls.values():
+            answer = self._execute_module(
+                module_name=call["module"], module_args=dict(call["args"], root=planning.root(variables)),
+                task_vars=variables,
+            )  # fmt: skip
+            done["changed"] = done["changed"] or answer.get("changed", False)
+            diff = answer.get("diff") or []
+            done["diff"] += diff if isinstance(diff, list) else [diff]
+            for key in ("warnings", "exception"):
+                if answer.get(key):
+                    done[key] = answer[key]
+            if answer.get("failed"):
+                return {**done, "failed": True, "msg": answer.get("msg") or answer.get("module_stderr") or "module failed"}
+        return done
+
+    def _given_plan(self, variables: dict[str, Any]) -> dict[str, Any] | None:
+        """The whole-rack loop has already observed this host: its plan stands in nearmetal_plan."""
+        registered = variables.get("nearmetal_plan")
+        return registered["plan"] if isinstance(registered, dict) and "plan" in registered else None
+
+
+def _steps(plan: dict[str, Any], calls: dict[str, Any]) -> list[dict[str, Any]]:
+    return [s for s in plan["steps"] if s["capability"] in calls]

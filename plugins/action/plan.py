@@ -1,0 +1,34 @@
+# Copyright (c) 2026, nearmetal contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Observe one host and decide, both in the forked worker: one round trip, one compact result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.nearmetal.rack.plugins.plugin_utils import planning
+
+
+class ActionModule(ActionBase):
+    """See the module of the same name for options and results."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_async = False
+    _VALID_ARGS = frozenset(("capabilities", "validate_only", "expect_converged"))
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {changed: false, plan: document of loop.decide}; failed where there are problems."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        args = self._task.args
+        plan = planning.plan_host(
+            self, task_vars or {}, tuple(args.get("capabilities") or ()), bool(args.get("validate_only"))
+        )
+        result.update(changed=False, plan=plan)
+        message = planning.complaint(plan, bool(args.get("expect_converged")))
+        if message:
+            result.update(failed=True, msg=message)
+        return result

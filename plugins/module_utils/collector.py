@@ -1,0 +1,372 @@
+# Copyright (c) 2026, nearmetal contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program that the probe sends to a host: reads what the observers read, prints it, changes nothing.
+
+It is compiled anew on every host for every probe, so it is small, imports only built-in modules
+(`json` alone would double the start of Python) and leaves all understanding to the observers. Links
+are followed by hand, inside the root, so that a captured tree reads as its host did.
+
+Output: a line MARK, then one JSON document {"files": {folder: {name: text}}, "links": {path: target},
+"errors": {path: reason}, "folders": [path]}. Text is UTF-8 with undecodable bytes as lone surrogates.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+MARK = "NEARMETAL-PROBE 1"
+MIN_PYTHON = (3, 9)
+
+SOURCE = r'''
+import posix as o
+from _json import encode_basestring_ascii as q
+F = {}
+L = {}
+E = {}
+D = []
+C = {"": ""}
+def canon(p):
+    # the path with the links of all its parts followed inside the root
+    r = C.get(p)
+    if r is not None:
+        return r
+    d, _, n = p.rpartition("/")
+    d = canon(d)
+    r = C[p] = d + "/" + n
+    try:
+        t = o.readlink(R + r)
+    except OSError:
+        return r
+    if len(L) > 20000:
+        return r
+    L[r] = t
+    if t[:1] == "/":
+        d = ""
+    for n in t.split("/"):
+        if n == "..":
+            d = d.rpartition("/")[0]
+        elif n and n != ".":
+            d = canon(d + "/" + n)
+    C[p] = C[r] = d
+    return d
+def read(p, quiet=0, whole=0):
+    d, _, n = p.rpartition("/")
+    d = canon(d)
+    try:
+        f = o.open(R + d + "/" + n, o.O_NOFOLLOW | o.O_CLOEXEC | o.O_NONBLOCK)
+    except OSError as e:
+        if e.errno == 40:
+            c = canon(p)
+            if c != p and c != d + "/" + n:
+                return read(c, quiet, whole)
+        if e.errno not in (2, 20) and not quiet:
+            E[d + "/" + n] = e.strerror
+        return None
+    try:
+        b = o.read(f, 65536)
+        if whole or len(b) > 4095:
+            a = [b]
+            while b and len(a) < 9999:
+                b = o.read(f, 65536)
+                a.append(b)
+            b = b"".join(a)
+    except OSError as e:
+        if e.errno == 21:
+            D.append(d + "/" + n)
+        elif not quiet:
+            E[d + "/" + n] = e.strerror
+        return None
+    finally:
+        o.close(f)
+    t = b.decode("utf-8", "surrogateescape")
+    try:
+        F[d][n] = t
+    except KeyError:
+        F[d] = {n: t}
+    return t
+def ls(p):
+    d = canon(p)
+    try:
+        a = o.listdir(R + d or "/")
+    except OSError as e:
+        if e.errno not in (2, 20):
+            E[d] = e.strerror
+        return []
+    D.append(d)
+    return sorted(a)
+def have(p):
+    d, _, n = p.rpartition("/")
+    try:
+        o.stat(R + canon(d) + "/" + n)
+    except OSError:
+        return 0
+    D.append(C[d] + "/" + n)
+    return 1
+def link(p):
+    try:
+        L[p] = t = o.readlink(R + p)
+    except OSError:
+        return ""
+    return t
+def numbered(p, word):
+    n = len(word)
+    return [x for x in ls(p) if x[:n] == word and x[n:].isdigit()]
+def cpus(t):
+    s = set()
+    for x in t.split(","):
+        a, _, b = x.strip().partition("-")
+        if a.isdigit():
+            s.update(range(int(a), int(b or a) + 1))
+    return s
+def glob(p):
+    # * in any part
+    i = p.find("*")
+    if i < 0:
+        read(p, 0, 1)
+        return
+    d = p[:p.rfind("/", 0, i)]
+    w, s, r = p[len(d) + 1:].partition("/")
+    w = w.split("*")
+    for n in ls(d):
+        k = len(w[0])
+        if n[:k] != w[0]:
+            continue
+        for x in w[1:-1]:
+            k = n.find(x, k)
+            if k < 0:
+                break
+            k += len(x)
+        if k >= 0 and n.endswith(w[-1]) and len(n) - len(w[-1]) >= k:
+            glob(d + "/" + n + s + r)
+def topology():
+    c = "/sys/devices/system/cpu/"
+    for n in ("offline", "present", "possible", "isolated", "nohz_full", "smt/control", "smt/active"):
+        read(c + n)
+    t = read(c + "online")
+    if t:
+        a = sorted(cpus(t))
+    else:
+        a = sorted(int(n[3:]) for n in numbered(c[:-1], "cpu"))
+        for i in a:
+            D.append("%scpu%d" % (c, i))
+            read("%scpu%d/online" % (c, i))
+    done = set()
+    more = ["core_id", "physical_package_id"]
+    if a:
+        if have("%scpu%d/topology/die_id" % (c, a[0])):
+            more.append("die_id")
+        if have("%scpu%d/cpu_capacity" % (c, a[0])):
+            more.append("../cpu_capacity")
+    for i in a:
+        if i in done:
+            continue
+        p = "%scpu%d/topology/" % (c, i)
+        s = read(p + "thread_siblings_list") or read(p + "core_cpus_list")
+        if s:
+            done |= cpus(s)
+        else:
+            read(p + "thread_siblings")
+        for n in more:
+            read(p + n)
+    read("/sys/devices/cpu_core/cpus")
+    read("/sys/devices/cpu_atom/cpus")
+def pool(p):
+    for n in ls(p):
+        for x in ("/nr_hugepages", "/free_hugepages", "/surplus_hugepages"):
+            read(p + "/" + n + x)
+def memory():
+    n = "/sys/devices/system/node"
+    read(n + "/online")
+    for x in numbered(n, "node"):
+        x = n + "/" + x
+        read(x + "/cpulist") is None and read(x + "/cpumap")
+        read(x + "/distance")
+        read(x + "/meminfo")
+        pool(x + "/hugepages")
+    pool("/sys/kernel/mm/hugepages")
+    read("/sys/kernel/mm/transparent_hugepage/enabled")
+    for x in ls("/proc/driver/nvidia/gpus"):
+        read("/proc/driver/nvidia/gpus/" + x + "/numa_status")
+def caps(p):
+    # only the words of the capability list: each word is a bus read on real hardware
+    try:
+        f = o.open(R + p + "/config", o.O_CLOEXEC)
+    except OSError as e:
+        if e.errno not in (2, 20):
+            E[p + "/config"] = e.strerror
+        return
+    try:
+        b = bytearray(o.pread(f, 64, 0))
+        def word(at):
+            w = o.pread(f, 4, at)
+            if len(w) == 4:
+                b.extend(bytes(max(0, at + 4 - len(b))))
+                b[at:at + 4] = w
+                return int.from_bytes(w, "little")
+        at = b[52] & 252 if len(b) > 63 and b[6] & 16 else 0
+        for _ in range(48):
+            w = at and word(at)
+            if not w:
+                break
+            at = w >> 8 & 252
+        at = 256 if w is not None else 0
+        for _ in range(96):
+            w = at and word(at)
+            if not w or w == 4294967295:
+                break
+            w & 65535 == 15 and word(at + 4)
+            w & 65535 == 13 and word(at + 4)
+            at = w >> 20 & 4092
+    except OSError as e:
+        E[p + "/config"] = e.strerror
+        return
+    finally:
+        o.close(f)
+    F.setdefault(p, {})["config"] = b.decode("utf-8", "surrogateescape")
+def pci():
+    g = ls("/sys/kernel/iommu_groups")
+    for x in g:
+        x = "/sys/kernel/iommu_groups/" + x
+        read(x + "/type") or D.append(x)
+    for x in ls("/sys/class/iommu"):
+        D.append("/sys/class/iommu/" + x)
+    b = "/sys/bus/pci/devices"
+    for x in ls(b):
+        p = canon(b + "/" + x)
+        u = read(p + "/uevent")
+        k = u and u.find("PCI_CLASS=")
+        if u and k >= 0:
+            k = u[k + 10:u.find("\n", k)][:-4]
+        else:
+            k = read(p + "/class")
+            if k is None:
+                have(p)
+                continue
+            k = k.strip()[2:-4].lstrip("0").upper()
+            for n in ("vendor", "device", "subsystem_vendor", "subsystem_device"):
+                read(p + "/" + n)
+            link(p + "/driver")
+        read(p + "/numa_node") is None and (read(p + "/local_cpulist") or read(p + "/local_cpus"))
+        g and link(p + "/iommu_group")
+        if k not in ("6", "8", "11", "5", "C"):
+            v = link(p + "/physfn")
+            if not v and read(p + "/sriov_totalvfs") is not None:
+                read(p + "/sriov_numvfs")
+            if not v and k in ("1", "2", "3", "12", "B"):
+                caps(p)
+def net():
+    b = "/sys/class/net"
+    for x in ls(b):
+        p = canon(b + "/" + x)
+        if p == b + "/" + x:
+            D.append(p)
+        if "/virtual/" not in p:
+            for n in ("/address", "/mtu", "/operstate"):
+                read(p + n)
+            read(p + "/speed", 1)
+            link(p + "/master")
+    for x in (read(b + "/bonding_masters") or "").split():
+        for n in ("/address", "/mtu", "/operstate", "/bonding/mode"):
+            read(canon(b + "/" + x) + n)
+def irqs():
+    t = read("/proc/interrupts", 0, 1)
+    if t:
+        a = t.split("\n")
+        n = a[0].count("CPU")
+        b = [""]
+        for x in a[1:]:
+            i, s, r = x.partition(":")
+            i = i.strip()
+            if i.isdigit():
+                k = 1 + 11 * n
+                b.append(i + ": " + (r[k:].strip() if r[k - 1:k] == " " else " ".join(r.split()[n:])))
+        F["/proc"]["interrupts"] = "\n".join(b)
+    for x in ls("/proc/irq"):
+        if x.isdigit():
+            s = read("/proc/irq/" + x + "/smp_affinity_list")
+            if s and ("," in s or "-" in s):
+                read("/proc/irq/" + x + "/effective_affinity_list")
+    read("/proc/irq/default_smp_affinity")
+def main():
+    try:
+        f = o.open(R + "/proc/cpuinfo", o.O_CLOEXEC)
+        b = o.read(f, 8192)
+        o.close(f)
+        F.setdefault("/proc", {})["cpuinfo"] = b.decode("utf-8", "surrogateescape")
+    except OSError as e:
+        if e.errno != 2:
+            E["/proc/cpuinfo"] = e.strerror
+    read("/proc/meminfo", 0, 1)
+    topology()
+    memory()
+    pci()
+    net()
+    irqs()
+    for p in P:
+        glob(p)
+    for p in X:
+        have(p)
+    def obj(d):
+        return "{" + ",".join([q(k) + ":" + q(v) for k, v in d.items()]) + "}"
+    s = '{"files":{' + ",".join([q(d) + ":" + obj(v) for d, v in F.items()])
+    s += '},"links":' + obj(L) + ',"errors":' + obj(E) + ',"folders":[' + ",".join(map(q, D)) + "]}\n"
+    s = (M + "\n" + s).encode()
+    while s:
+        s = s[o.write(1, s):]
+main()
+'''
+
+PATHS = (
+    "/proc/cmdline",
+    "/proc/uptime",
+    "/proc/version",
+    "/proc/sys/kernel/arch",
+    "/proc/sys/kernel/hostname",
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/kernel/random/boot_id",
+    "/sys/kernel/security/lockdown",
+    "/sys/fs/cgroup/cgroup.controllers",
+    "/sys/fs/cgroup/init.scope/cpuset.cpus",
+    "/sys/fs/cgroup/system.slice/cpuset.cpus",
+    "/sys/fs/cgroup/user.slice/cpuset.cpus",
+    "/sys/fs/cgroup/machine.slice/cpuset.cpus",
+    "/etc/os-release",
+    "/etc/hostname",
+    "/var/lib/nearmetal/reboot.json",
+)
+"""Files that the observers read, besides the topology, PCI, network and interrupts; * in any part."""
+
+EXISTS = (
+    "/dev",
+    "/dev/kvm",
+    "/run/systemd/system",
+    "/usr/lib/systemd/systemd",
+    "/usr/lib/systemd/system",
+    "/etc/systemd/system",
+    "/sys/fs/cgroup",
+    "/sys/fs/cgroup/system.slice",
+    "/sys/fs/cgroup/system.slice/irqbalance.service",
+    "/sys/fs/cgroup/systemd/system.slice/irqbalance.service",
+    "/usr/lib/systemd/system/irqbalance.service",
+    "/lib/systemd/system/irqbalance.service",
+    "/etc/systemd/system/irqbalance.service",
+)
+"""Paths of which only the presence counts."""
+
+
+def program(root: str = "/", probe: Iterable[str] = ()) -> str:
+    """The program for a host: `root` is the captured tree on it, `probe` are more paths or globs to read."""
+    where = "" if root.rstrip("/") == "" else root.rstrip("/")
+    paths = list(dict.fromkeys([*PATHS, *probe]))
+    head = [
+        "import sys",
+        "M = %r" % MARK,
+        "if sys.version_info < %r:" % (MIN_PYTHON,),
+        "    print(M + ' OLD ' + sys.version.split()[0])",
+        "    sys.exit(3)",
+        "R = %r" % where,
+        "P = %r" % paths,
+        "X = %r" % list(EXISTS),
+    ]
+    return "\n".join(head) + SOURCE

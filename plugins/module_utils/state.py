@@ -1,0 +1,177 @@
+# Copyright (c) 2026, nearmetal contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Shape of the document that `host_info` returns and every `decide` reads.
+
+CPU sets are cpulists as the kernel writes them ("0-3,8"; "" is the empty set). Sizes are bytes
+unless the name says kb. A value that could not be read is None and stands in `unread` with its
+reason; a value that the host really lacks is an empty list, string or False.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, TypedDict
+
+SCHEMA = 1
+
+
+class Unread(TypedDict):
+    section: str  # "boot", "pci.config", ...
+    reason: str
+
+
+class Core(TypedDict):
+    cpus: str  # online siblings of one core
+    node: Optional[int]  # None where the kernel has no NUMA
+    socket: int
+    core_id: Optional[int]
+    die: Optional[int]
+    kind: str  # "performance", "efficiency" on hybrid processors, else ""
+
+
+class Node(TypedDict):
+    id: int
+    cpus: str  # online CPUs, may be ""
+    memory_bytes: Optional[int]
+    distances: List[int]  # in the order of the nodes in this list
+    kind: str  # "cpu", "memory" (CPU-less), "gpu" (memory of an NVIDIA GPU)
+
+
+class Cpu(TypedDict):
+    arch: str
+    vendor: str
+    model: str
+    flags_virt: str  # "vmx", "svm" or ""
+    online: str
+    offline: str
+    present: str
+    isolated: Optional[str]  # /sys/devices/system/cpu/isolated; None where not known
+    nohz_full: Optional[str]
+    threads_per_core: int  # the largest
+    smt: str  # /sys/devices/system/cpu/smt/control: "on", "off", "forceoff", "notsupported", ""
+    boot_cpu: int  # the lowest online CPU: 0 wherever it is online
+    sockets: int
+    cores: List[Core]  # online CPUs only, in the order of their lowest CPU
+    nodes: List[Node]
+
+
+class HugePagePool(TypedDict):
+    node: int
+    size_kb: int
+    total: int
+    free: int
+    surplus: int
+
+
+class Memory(TypedDict):
+    total_bytes: Optional[int]
+    hugepage_default_kb: Optional[int]
+    hugepage_sizes_kb: List[int]
+    hugepages: List[HugePagePool]  # every pool of every node, zero ones too
+
+
+class Kernel(TypedDict):
+    release: str
+    cmdline: Optional[str]  # running; None without /proc/cmdline
+    boot_id: str
+    lockdown: str
+    uptime_s: Optional[float]
+
+
+class Boot(TypedDict):
+    """What will be booted next. See bootloader.py."""
+
+    loader: str  # "grub", "grub-bls", "systemd-boot", "ostree", "" (unknown)
+    configured: Optional[str]  # the default entry's arguments as the boot loader will pass them
+    sealed: str  # why arguments cannot be changed here; "" where they can
+    sources: List[str]  # files that they were read from
+
+
+Function = TypedDict(
+    "Function",
+    {
+        "address": str,  # 0000:17:00.0
+        "vendor": str,  # "0x15b3"
+        "device": str,
+        "subsystem": str,  # "0x15b3:0x0023" or ""
+        "class": str,  # "0x020000"
+        "numa_node": Optional[int],  # None: the firmware does not say (-1)
+        "local_cpus": str,  # local_cpulist; "" where the kernel does not say
+        "driver": str,
+        "iommu_group": Optional[int],
+        "sriov_total": int,
+        "sriov_vfs": int,
+        "physfn": str,  # address of the PF where this is a VF, else ""
+        "netdevs": List[str],
+        "parent": str,  # address of the bridge above, or ""
+    },
+)
+"""One PCI function."""
+
+
+class Iommu(TypedDict):
+    groups: int
+    types: Dict[str, int]  # how many groups of each type: {"identity": 23}
+    units: List[str]  # /sys/class/iommu: "dmar0", "ivhd0"; empty: no IOMMU is in use
+
+
+class Netdev(TypedDict):
+    name: str
+    pci: str
+    mac: str
+    mtu: Optional[int]
+    operstate: str
+    speed_mbps: Optional[int]
+    bond: str  # the bond it is in, or ""
+
+
+class Irq(TypedDict):
+    irq: int
+    name: str
+    affinity: str  # smp_affinity_list
+    effective: str
+
+
+class Confinement(TypedDict):
+    """Who may run where: the input of cpu_isolation."""
+
+    cgroup: str  # "v2" with cpusets, "v2-no-cpuset", "v1" (legacy or hybrid), "" (not known)
+    slices: Dict[str, Optional[str]]  # cgroup cpuset.cpus of init.scope, system.slice, user.slice, machine.slice
+    effective: Dict[str, Optional[str]]  # cpuset.cpus.effective of the same; None: the file is not there
+    default_irq_affinity: Optional[str]  # cpulist
+    irqs: List[Irq]
+    irqbalance: str  # "active", "inactive", "absent", "" (not known)
+    files: Dict[str, str]  # the files that cpu_isolation owns, with their content
+
+
+class Os(TypedDict):
+    id: str
+    version_id: str
+    name: str
+    hostname: str
+    systemd: bool
+
+
+class LastReboot(TypedDict):
+    """What nearmetal wrote before the last reboot that it asked for."""
+
+    boot_id: str  # the boot that was ended
+    reason: str  # digest of what the reboot was for
+    wanted: str  # the same in words
+
+
+class State(TypedDict):
+    schema: int
+    live: bool
+    os: Os
+    cpu: Cpu
+    memory: Memory
+    kernel: Kernel
+    boot: Boot
+    iommu: Iommu
+    pci: List[Function]
+    net: List[Netdev]
+    confinement: Confinement
+    kvm: Optional[bool]
+    last_reboot: Optional[LastReboot]
+    unread: List[Unread]

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, nearmetal contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the actions `plan` and `converge` share: intent, probe, decision, and what to say of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.nearmetal.rack.plugins.module_utils import loop
+from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
+from ansible_collections.nearmetal.rack.plugins.plugin_utils.intent import CAPABILITIES, read_intent
+from ansible_collections.nearmetal.rack.plugins.plugin_utils.probe import ProbeError, probe
+
+
+def root(variables: Mapping[str, Any]) -> str:
+    """Where the host's files lie on the target: "/", or a tree (nearmetal_root)."""
+    return str(variables.get("nearmetal_root") or "/")
+
+
+def plan_host(
+    action: ActionBase, variables: dict[str, Any], only: tuple[str, ...] = (), validate_only: bool = False
+) -> dict[str, Any]:
+    """The plan of one host (document of loop.decide). Bad intent is found before the host is touched."""
+    unknown = sorted(set(only) - set(CAPABILITIES))
+    if unknown:
+        raise AnsibleActionFail(f"no such capability: {', '.join(unknown)}; there are: {', '.join(CAPABILITIES)}")
+    intent, found = read_intent(variables, action._templar.template, only)
+    if not found:
+        found = loop.check(intent, CAPABILITIES)
+    if found or validate_only:
+        return {**_EMPTY, "status": "problems" if found else "ok", "problems": [p.as_dict() for p in found]}
+    try:
+        state = observe(probe(action, variables, root(variables)))
+    except ProbeError as err:
+        if err.kind == "unreachable":
+            raise AnsibleConnectionFailure(str(err)) from err
+        raise AnsibleActionFail(str(err)) from err
+    if variables.get("nearmetal_reboot_retry"):
+        state["last_reboot"] = None
+    plan = loop.decide(intent, state, CAPABILITIES)
+    _keep(variables, state)
+    expected = (variables.get("nearmetal_expected") or {}).get(variables["inventory_hostname"])
+    if expected is not None and plan["steps"] and plan["digest"] != expected:
+        plan["problems"].append(_CHANGED_SINCE)
+        plan.update(status="problems", calls={}, roles=[])
+    return plan
+
+
+_EMPTY: dict[str, Any] = {
+    "reboot": False, "reboot_digest": "", "reboot_words": "", "steps": [], "calls": {}, "roles": [],
+    "warnings": [], "digest": loop.digest([]),
+}  # fmt: skip
+
+_CHANGED_SINCE = {
+    "variable": "", "value": None, "kind": "host",
+    "message": "what would be done here is no longer what was agreed to: host or intent changed since the plan",
+    "fix": "make a new plan and read it",
+}  # fmt: skip
+
+
+def _keep(variables: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Leave the observed document in the run's folder; too big to send to the main process."""
+    folder = variables.get("nearmetal_run_dir")
+    if not folder:
+        return
+    states = Path(folder) / "states"
+    before = states / f"{variables['inventory_hostname']}.before.json"
+    path = before.with_name(before.name.replace(".before.", ".after.")) if before.exists() else before
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(state, separators=(",", ":")), encoding="utf-8", errors="surrogateescape")
+    draft.replace(path)
+
+
+def complaint(plan: Mapping[str, Any], expect_converged: bool = False) -> str:
+    """Why the task must fail; "" where it must not."""
+    lines = [describe(p) for p in plan["problems"]]
+    if not lines and expect_converged:
+        lines = [
+            f"{s['id']} is not in force: wanted {s['after']}, found {s['before']} ({s['verify']})" for s in plan["steps"]
+        ]
+    return "\n".join(lines)
+
+
+def describe(problem: Mapping[str, Any]) -> str:
+    """One line: variable, value, what is wrong, what to do."""
+    head = f"{problem['variable']}={problem['value']!r}: " if problem["variable"] else ""
+    return f"{head}{problem['message']}. Fix: {problem['fix']}."
