@@ -119,7 +119,7 @@ def _ranges(numbers: list[str]) -> str:
         return numbers[0]
     runs: list[list[str]] = []
     for number in sorted(numbers, key=lambda n: (int(n), len(n))):
-        if runs and int(number) == int(runs[-1][-1]) + 1 and len(number) >= len(runs[-1][-1]):
+        if runs and f"{int(runs[-1][-1]) + 1:0{len(runs[-1][-1])}d}" == number:
             runs[-1].append(number)
         else:
             runs.append([number])

@@ -112,7 +112,9 @@ case ${1:-all} in
 python) setup_python ;;
 system) scripts/system-packages.sh rack browser ;;
 all)
-    scripts/system-packages.sh rack browser
+    needed=(rack browser)
+    command -v uv >/dev/null || [ -x .cache/uv-venv/bin/uv ] || any_python_with_venv >/dev/null || needed+=(python)
+    scripts/system-packages.sh "${needed[@]}"
     setup_python
     setup_browser
     ;;

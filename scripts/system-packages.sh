@@ -8,6 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib.sh
 PATH=$PATH:/usr/sbin:/sbin
 
+LOG=.cache/apt.log
 OLDEST_QEMU=8 # the igb network card, with SR-IOV, is in QEMU since 8.0
 
 # set | package | program or file that shows it is there | why
@@ -20,10 +21,10 @@ rack|mmdebstrap|mmdebstrap|the operating system image of the nodes
 rack|gdisk|sgdisk|the image's partitions
 rack|mtools|mcopy|the image's EFI partition
 rack|e2fsprogs|mke2fs|the image's root file system
-rack|dosfstools|mkfs.vfat|the image's EFI partition
 rack|ovmf|/usr/share/OVMF/OVMF_CODE_4M.fd|firmware of nodes that boot by EFI
 rack|grub-pc-bin|/usr/lib/grub/i386-pc/boot.img|the image's boot loader
 rack|grub-common|grub-mkimage|the image's boot loader
+user|uidmap|newuidmap|building the image without being root
 rack|openssh-client|ssh|how Ansible reaches the nodes
 rack|iproute2|ip|the rack's network
 rack|debian-archive-keyring|/usr/share/keyrings/debian-archive-keyring.gpg|the packages in the image are Debian's
@@ -66,6 +67,7 @@ there() { # package, proof
 missing() { # sets: lines "package|why"
     local set package proof why
     while IFS='|' read -r set package proof why; do
+        [ "$set" != user ] || { [ "$(id -u)" != 0 ] && set=rack; } || continue
         case " $* " in *" $set "*) ;; *) continue ;; esac
         # Ubuntu has Chromium as a snap only: setup.sh lets Playwright bring one.
         case "$package $(release)" in "chromium ubuntu"*) continue ;; esac
@@ -79,22 +81,25 @@ has_suite() { # a source with this suite is configured
     grep -rqsE "^(Suites:.*|deb .*)[[:space:]]$1([[:space:]]|$)" /etc/apt/sources.list /etc/apt/sources.list.d/
 }
 
-debian_mirror() { # "URI|keyring" that this machine takes Debian from
+debian_mirrors() { # lines "URI|keyring": where this machine takes Debian 12 from
     local file
     for file in /etc/apt/sources.list.d/*.sources; do
         [ -e "$file" ] || continue
-        awk -v RS= '/(^|\n)Suites:[^\n]*[ \t]bookworm([ \t\n]|$)/ && !/(^|\n)Enabled:[ \t]*no/' "$file" |
-            awk '/^URIs:/ {uri = $2} /^Signed-By:/ {key = $2} END {if (uri) print uri "|" key}'
-    done | head -1 | grep . && return
-    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-        sed -nE 's/^deb[[:space:]]+(\[([^]]*)\][[:space:]]+)?([^[:space:]]+)[[:space:]]+bookworm[[:space:]].*/\3|\2/p' |
-        sed -E 's/\|.*signed-by=([^] ]+).*/|\1/; t; s/\|.*/|/' | head -1 | grep .
+        awk -v RS= '/(^|\n)Suites:[^\n]*[ \t]bookworm([ \t\n]|$)/ && !/(^|\n)Enabled:[ \t]*no/ {print $0 "\n"}' "$file" |
+            awk '/^URIs:/ {uri = $2} /^Signed-By:/ {key = $2} /^$/ {if (uri) print uri "|" key; uri = key = ""}'
+    done
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [ -e "$file" ] || continue
+        sed -nE 's/^deb[[:space:]]+(\[([^]]*)\][[:space:]]+)?([^[:space:]]+)[[:space:]]+bookworm[[:space:]].*/\3|\2/p' "$file" |
+            sed -E 's/\|.*signed-by=([^] ]+).*/|\1/; t; s/\|.*/|/'
+    done
 }
 
 add_backports() {
     local mirror uri key
     has_suite bookworm-backports && return
-    mirror=$(debian_mirror) || die "Debian 12's QEMU is too old, and no apt source for bookworm was found" \
+    mirror=$(debian_mirrors | sed -n 1p)
+    [ -n "$mirror" ] || die "Debian 12's QEMU is too old, and no apt source for bookworm was found" \
         "from which to derive one for bookworm-backports: add it and run this again."
     uri=${mirror%%|*} key=${mirror#*|}
     say "adding bookworm-backports as an apt source (used for QEMU only; its priority is below that of Debian 12)"
@@ -116,10 +121,14 @@ may_install() { # sets SUDO
 }
 
 advice() { # packages
+    local get="sudo apt-get install --no-install-recommends" new old
     case $(release) in
-    "debian 12") echo "  add bookworm-backports to the apt sources, then: sudo apt-get update &&" \
-        "sudo apt-get install --no-install-recommends -t bookworm-backports $*" ;;
-    debian* | ubuntu*) echo "  sudo apt-get update && sudo apt-get install --no-install-recommends $*" ;;
+    "debian 12")
+        new=$(printf '%s\n' "$@" | grep '^qemu-' | tr '\n' ' ') old=$(printf '%s\n' "$@" | grep -v '^qemu-' | tr '\n' ' ')
+        echo "  sudo apt-get update${old:+ && $get $old}"
+        [ -z "$new" ] || echo "  and, from bookworm-backports among the apt sources: $get -t bookworm-backports $new"
+        ;;
+    debian* | ubuntu*) echo "  sudo apt-get update && $get $*" ;;
     *) echo "  install what Debian calls: $* (set up by itself: Debian 12, 13, Ubuntu 24.04)" ;;
     esac
 }
@@ -133,7 +142,7 @@ install() { # packages
         esac
     done
     [ ${#backports[@]} = 0 ] || add_backports
-    $SUDO apt-get update -qq || say "apt-get update failed, trying with the lists that are there"
+    $SUDO apt-get update -qq >>"$LOG" 2>&1 || say "apt-get update failed, trying with the lists that are there"
     apt_install "${plain[@]}"
     apt_install -t bookworm-backports "${backports[@]}"
 }
@@ -141,7 +150,9 @@ install() { # packages
 apt_install() {
     [ $# -gt 0 ] && [ "${!#}" != bookworm-backports ] || return 0
     $SUDO env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 "$@" >/dev/null
+        apt-get install -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 "$@" >>"$LOG" 2>&1 && return
+    tail -n 20 "$LOG" >&2
+    return 1
 }
 
 main() {
@@ -153,7 +164,9 @@ main() {
     sed -E 's/([^|]*)\|(.*)/  \1|\2/' <<<"$lines" | column_pair >&2
     may_install || die "they are not installed: this needs root or sudo, and apt. As an administrator:" \
         "$(advice "${names[@]}")"
-    say "installing them with apt-get"
+    mkdir -p .cache
+    : >"$LOG"
+    say "installing them with apt-get, log in $LOG"
     install "${names[@]}" || die "apt-get could not install them: see its message above. By hand:" \
         "$(advice "${names[@]}")"
     lines=$(missing "$@")

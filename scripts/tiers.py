@@ -12,9 +12,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,15 +65,20 @@ def execute(argv: list[str], deadline: float, env: dict[str, str] | None = None)
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of a command's process group: politely, then not."""
+    """End a command that still runs, politely first, and what is left of its process group."""
     for sign, grace in ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
         if process.poll() is not None:
-            return
+            break
         os.killpg(process.pid, sign)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(grace)
-        except subprocess.TimeoutExpired:
-            continue
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)  # a shell's background jobs ignore SIGINT
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def checks(commands: Callable[[], list[tuple[str, list[str]]]]) -> Callable[[str, float], Outcome]:
@@ -139,6 +146,7 @@ def lint_commands() -> list[tuple[str, list[str]]]:
         ("changelog fragments", [f"{here}/antsibull-changelog", "lint"]),
         ("collection docs", [f"{here}/antsibull-docs", "lint-collection-docs", "--plugin-docs",
                              "--validate-collection-refs", "self", "."]),
+        ("docs/variables.md", [sys.executable, "scripts/variables.py", "--check"]),
         ("shellcheck", [f"{here}/shellcheck", "-x", ".ci/run", *shell]),
     ]
 
@@ -179,6 +187,20 @@ def run_tier(name: str) -> Outcome:
     return outcome
 
 
+@contextmanager
+def shared_rack() -> Iterator[None]:
+    """Give the parts that need a virtual rack the same new one: only the first of them must boot it."""
+    if "NEARMETAL_RACK_STATE" in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="rack-", dir=OUT) as folder:
+        os.environ["NEARMETAL_RACK_STATE"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["NEARMETAL_RACK_STATE"]
+
+
 def table(outcomes: dict[str, Outcome]) -> str:
     """Lay out one line for each part."""
     lines = [f"{'part':<11}{'result':<8}{'passed':>7}{'failed':>8}{'skipped':>9}{'time':>9}  what"]
@@ -212,8 +234,9 @@ def main(names: list[str]) -> int:
         return 64
     OUT.mkdir(parents=True, exist_ok=True)
     outcomes: dict[str, Outcome] = {}
-    for name in names or TIERS:
-        outcomes[name] = run_tier(name)
+    with shared_rack():
+        for name in names or TIERS:
+            outcomes[name] = run_tier(name)
     print()
     for outcome in outcomes.values():
         for test, why in outcome.skipped:

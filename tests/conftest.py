@@ -15,6 +15,7 @@ if not LINK.exists():
     LINK.unlink(missing_ok=True)
     LINK.symlink_to(os.path.relpath(TOP, LINK.parent))
 sys.path.insert(0, str(TOP / ".cache" / "collections"))
+sys.path.insert(0, str(TOP / "tests" / "support"))
 
 
 @pytest.fixture(scope="session")

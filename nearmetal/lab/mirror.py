@@ -3,46 +3,68 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterator
+from pathlib import Path
 
 from ..errors import NearmetalError
 
 MIRROR_VARIABLE = "NEARMETAL_LAB_MIRROR"
-FORMAT = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)|$(LABEL)"
+# Suites of the archive proper. Security and backports are other archives, or parts that lack most packages.
+SUITES = frozenset({"bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"})
+ONE_LINE = re.compile(r"^deb\s+(?:\[[^\]]*\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>.+)$", re.MULTILINE)
 
 
-def debian_archive(lines: Iterable[str]) -> str | None:
-    """Pick the Debian archive from `apt-get indextargets` lines of FORMAT.
+def one_line_sources(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """(URI, suite, components) of each `deb` line of a sources.list file."""
+    for found in ONE_LINE.finditer(text):
+        yield found["uri"], found["suite"], found["components"].partition("#")[0].split()
 
-    The archive proper, not its security or backports part, as only that one holds every release.
-    """
-    for line in lines:
-        uri, _, release_and_rest = line.strip().partition("|")
-        release, component, origin, label = (*release_and_rest.split("|"), "", "", "", "")[:4]
-        if component == "main" and origin == label == "Debian" and "-" not in release:
-            return uri
+
+def deb822_sources(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """(URI, suite, components) of each enabled `deb` stanza of a .sources file."""
+    for stanza in re.split(r"\n\s*\n", text):
+        fields: dict[str, str] = {}
+        key = ""
+        for line in stanza.splitlines():
+            if line.startswith("#"):
+                continue
+            value = line
+            if not line[:1].isspace():
+                name, _, value = line.partition(":")
+                key = name.strip().lower()
+            fields[key] = f"{fields.get(key, '')} {value.strip()}"
+        if fields.get("enabled", "yes").strip().lower() == "no" or "deb" not in fields.get("types", "").split():
+            continue
+        for uri in fields.get("uris", "").split():
+            for suite in fields.get("suites", "").split():
+                yield uri, suite, fields.get("components", "").split()
+
+
+def debian_archive(apt: Path) -> str | None:
+    """URI of the Debian archive named in apt's configuration folder; None if there is none."""
+    files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
+    for path in files:
+        if path.suffix not in (".list", ".sources") or not path.is_file():
+            continue
+        parse = deb822_sources if path.suffix == ".sources" else one_line_sources
+        for uri, suite, components in parse(path.read_text(errors="replace")):
+            if suite in SUITES and "main" in components and uri.startswith(("http:", "https:", "file:")):
+                return uri
     return None
 
 
-def find_mirror() -> str:
+def find_mirror(apt: Path = Path("/etc/apt")) -> str:
     """URI of the Debian archive. Raises NearmetalError that says how to name one."""
-    if named := os.environ.get(MIRROR_VARIABLE):
-        return named
-    reason = "apt-get is not there"
-    if shutil.which("apt-get"):
-        done = subprocess.run(
-            ["apt-get", "indextargets", "--format", FORMAT, "Created-By: Packages"],
-            capture_output=True, text=True, check=False,
+    found = os.environ.get(MIRROR_VARIABLE) or debian_archive(apt)
+    if not found:
+        raise NearmetalError(
+            f"The node image is built from a Debian archive, and the apt sources of this machine ({apt}) name none. "
+            f"Set {MIRROR_VARIABLE} to the address of one, and install the package debian-archive-keyring."
         )
-        if found := debian_archive(done.stdout.splitlines()):
-            return found
-        reason = done.stderr.strip() or "no Debian archive among the apt sources (apt-get update fetches their lists)"
-    raise NearmetalError(
-        f"The node image is built from a Debian archive, and this machine knows none: {reason}. "
-        f"Set {MIRROR_VARIABLE} to the address of one, and install the package debian-archive-keyring."
-    )
+    return found
 
 
 def apt_transport_options() -> list[str]:

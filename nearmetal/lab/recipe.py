@@ -24,11 +24,13 @@ from dataclasses import dataclass
 SUITE = "trixie"
 
 PACKAGES = (
-    "linux-image-amd64 systemd systemd-sysv udev dbus libpam-systemd kmod openssh-server sudo iproute2 "
-    "iputils-ping ethtool pciutils python3 numactl irqbalance initramfs-tools grub2-common grub-pc-bin "
-    "grub-efi-amd64-bin driverctl qemu-system-x86 qemu-utils libvirt-daemon-system libvirt-clients "
-    "busybox-static cpio stress-ng zstd rdma-core nfs-common less procps util-linux-extra e2fsprogs"
-).split()
+    "linux-image-amd64", "systemd", "systemd-sysv", "udev", "dbus", "libpam-systemd", "kmod",
+    "openssh-server", "sudo", "iproute2", "iputils-ping", "ethtool", "pciutils", "python3", "numactl",
+    "irqbalance", "initramfs-tools", "grub2-common", "grub-pc-bin", "grub-efi-amd64-bin", "driverctl",
+    "qemu-system-x86", "qemu-utils", "libvirt-daemon-system", "libvirt-clients", "busybox-static",
+    "cpio", "stress-ng", "zstd", "rdma-core", "nfs-common", "less", "procps", "util-linux-extra",
+    "e2fsprogs",
+)  # fmt: skip
 
 # Whole families of drivers that no node of a rack of servers has; they are most of the modules' size.
 UNUSED_MODULES = ("drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/staging", "sound")
@@ -40,8 +42,10 @@ UNUSED_PATHS = (
     "/usr/share/qemu/edk2-*",
 )
 
-#: Without the first two, one of two nodes that boot side by side under TCG panicked or hung.
-BASE_ARGUMENTS = "no_timer_check tsc=reliable console=tty0 console=ttyS0,115200"
+#: Without these, one of two nodes that boot side by side under TCG panicked or hung.
+STABLE_ARGUMENTS = "no_timer_check tsc=reliable"
+# Not quiet: a kernel that talks is how a boot that hangs is told from one that is slow.
+CONSOLE_ARGUMENTS = "console=tty0 console=ttyS0,115200"
 
 SEED = "opt/nearmetal/seed"
 SEEDED = "/etc/nearmetal-lab-seeded"
@@ -51,10 +55,17 @@ DISK_GIB = 8
 BIOS_SECTOR, ESP_SECTOR, ROOT_SECTOR = 2048, 4096, 4096 + 65536
 
 MASKED = (
-    "apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service "
-    "fstrim.timer systemd-networkd-wait-online.service libvirt-guests.service getty@tty1.service "
-    "systemd-binfmt.service"
-).split()
+    "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
+    "e2scrub_reap.service", "fstrim.timer", "systemd-networkd-wait-online.service",
+    "libvirt-guests.service", "getty@tty1.service", "systemd-binfmt.service",
+    "grub-common.service",
+)  # fmt: skip
+
+# What a role turns on when it needs it; each costs seconds of every boot.
+DISABLED = (
+    "libvirtd.service", "virtlogd.service", "rpcbind.service", "rpcbind.socket", "nfs-client.target",
+    "nfs-blkmap.service", "sshd-keygen.service", "systemd-pstore.service",
+)  # fmt: skip
 
 FILES: dict[str, str] = {
     "etc/fstab": "UUID=@ROOT_UUID@ / ext4 errors=remount-ro 0 1\nPARTLABEL=esp /boot/efi vfat noauto 0 0\n",
@@ -64,12 +75,12 @@ FILES: dict[str, str] = {
         "[Match]\nName=mgmt0\n\n[Link]\nRequiredForOnline=no\n\n"
         "[Network]\nDHCP=ipv4\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n\n[DHCPv4]\nUseHostname=no\n"
     ),
-    "etc/initramfs-tools/conf.d/nearmetal-lab": "MODULES=list\nCOMPRESS=zstd\n",
+    "etc/initramfs-tools/conf.d/nearmetal-lab": "MODULES=list\nCOMPRESS=zstd\nFSTYPE=ext4\n",
     "usr/share/initramfs-tools/modules.d/nearmetal-lab": "virtio_pci\nvirtio_blk\next4\ncrc32c_generic\n",
     "etc/default/grub": (
         "GRUB_DEFAULT=0\nGRUB_TIMEOUT=1\nGRUB_DISTRIBUTOR=`( . /etc/os-release && echo ${NAME} )`\n"
-        'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n'
-        f'GRUB_CMDLINE_LINUX="{BASE_ARGUMENTS}"\n'
+        f'GRUB_CMDLINE_LINUX_DEFAULT="{STABLE_ARGUMENTS}"\n'
+        f'GRUB_CMDLINE_LINUX="{CONSOLE_ARGUMENTS}"\n'
         'GRUB_TERMINAL="console serial"\nGRUB_SERIAL_COMMAND="serial --unit=0 --speed=115200"\n'
     ),
     "etc/ssh/sshd_config.d/nearmetal-lab.conf": (
@@ -107,7 +118,7 @@ mkdir -p /boot/efi
 rm -f /etc/ssh/ssh_host_* /var/lib/dbus/machine-id /etc/apt/apt.conf.d/99mmdebstrap
 : > /etc/machine-id
 systemctl mask @MASKED@
-systemctl disable libvirtd.service
+systemctl disable @DISABLED@
 systemctl enable systemd-networkd.service nearmetal-lab-seed.service ssh.service irqbalance.service libvirtd.socket
 update-initramfs -u -k all
 
@@ -156,12 +167,12 @@ class Recipe:
     """Everything the content of the image depends on; two equal recipes give one cached image."""
 
     suite: str = SUITE
-    packages: tuple[str, ...] = tuple(PACKAGES)
+    packages: tuple[str, ...] = PACKAGES
 
     @property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that name the image."""
-        parts = [self.suite, self.packages, FILES, SETUP, MASKED, MODES, UNUSED_MODULES, UNUSED_PATHS, DISK_GIB]
+        parts = [self.suite, self.packages, FILES, SETUP, MASKED, DISABLED, MODES, UNUSED_MODULES, UNUSED_PATHS, DISK_GIB]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def _uuid(self, of: str) -> str:
@@ -180,6 +191,7 @@ class Recipe:
     def fill(self, text: str) -> str:
         """Put the recipe's values into a file or script of the image."""
         values = {"ROOT_UUID": self.root_uuid, "ROOT_PARTUUID": self.root_partuuid, "MASKED": " ".join(MASKED)}
+        values["DISABLED"] = " ".join(DISABLED)
         for name, value in values.items():
             text = text.replace(f"@{name}@", value)
         return text

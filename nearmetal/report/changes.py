@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearmetal.report.cmdline import Word, compare
 from nearmetal.report.collect import Collected, Event, RunData, natural, text, timestamp
 from nearmetal.report.words import duration
 
@@ -40,6 +41,17 @@ class StepView:
     def short(self) -> str:
         """The id without the host."""
         return f"{self.capability}/{self.key}"
+
+    @property
+    def words(self) -> list[Word]:
+        """Where both sides are lines of words with some in common: the words that are gone and new."""
+        line = compare(self.before, self.after)
+        return [w for w in line if w.change != "same"] if self.kept >= 2 else []
+
+    @property
+    def kept(self) -> int:
+        """Words that both sides have."""
+        return sum(w.change == "same" for w in compare(self.before, self.after))
 
 
 @dataclass(frozen=True)
@@ -158,8 +170,10 @@ def grouped(changes: dict[str, HostChanges]) -> list[Group]:
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of time on one host, in seconds since the start of the run. kind: "step",
-    "reboot", "open" (began and did not end); or a point (seconds 0): "verified", "problem"."""
+    """A stretch of time on one host, in seconds since the start of the run.
+
+    kind: "step", "reboot", "open" (began and did not end); or a point (seconds 0): "verified", "problem".
+    """
 
     host: str
     kind: str

@@ -24,7 +24,7 @@ SYMBOLS = {"bare": "diamond", "vm": "circle"}
 
 SPAN_STYLES = {
     "step": ("step", "var(--accent)", ""),
-    "reboot": ("reboot", "var(--warn)", "/"),
+    "reboot": ("reboot", "var(--reboot)", "/"),
     "open": ("began, did not end", "var(--bad)", "x"),
 }
 """Kind of a span: name in the legend, colour, pattern."""
@@ -88,8 +88,8 @@ def timeline(spans: list[Span], hosts: list[str]) -> Figure:
                 "type": "bar", "orientation": "h", "name": name, "width": 0.5,
                 "y": [rows[s.host] for s in some], "base": [s.start for s in some],
                 "x": [s.seconds for s in some],
-                "marker": {"color": colour, "pattern": {"shape": pattern, "fgcolor": "var(--bg)", "size": 6},
-                           "line": {"width": 1, "color": colour}},
+                "marker": {"color": colour, "line": {"width": 1, "color": colour},
+                           "pattern": {"shape": pattern, "fgcolor": "var(--bg)", "size": 7, "fillmode": "overlay"}},
                 "text": [_span_words(s) for s in some], "textposition": "none", "hoverinfo": "text",
             })  # fmt: skip
     for kind, (name, colour, symbol) in POINT_STYLES.items():
@@ -97,7 +97,7 @@ def timeline(spans: list[Span], hosts: list[str]) -> Figure:
         if some:
             data.append({
                 "type": "scatter", "mode": "markers", "name": name,
-                "x": [s.start for s in some], "y": [rows[s.host] + 0.36 for s in some],
+                "x": [s.start for s in some], "y": [rows[s.host] + 0.4 for s in some],
                 "marker": {"color": colour, "symbol": symbol, "size": 9},
                 "text": [_span_words(s) for s in some], "hoverinfo": "text",
             })  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+from ansible_collections.nearmetal.rack.plugins.module_utils import cmdline
+
 
 @dataclass(frozen=True)
 class Word:
@@ -14,23 +16,9 @@ class Word:
     change: str
 
 
-def split(cmdline: str) -> list[str]:
-    """Words of a kernel command line: white space separates, except between double quotes.
-
-    As lib/cmdline.c next_arg() of the kernel does it; quotes are kept, because they are shown.
-    """
-    found: list[str] = []
-    current, quoted = "", False
-    for char in cmdline:
-        if char == '"':
-            quoted = not quoted
-        if char.isspace() and not quoted:
-            if current:
-                found.append(current)
-            current = ""
-        else:
-            current += char
-    return [*found, current] if current else found
+def split(line: str) -> list[str]:
+    """Words of a kernel command line as they are written."""
+    return [word.raw for word in cmdline.parse(line)]
 
 
 def compare(before: str | None, after: str | None) -> list[Word]:

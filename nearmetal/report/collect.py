@@ -11,21 +11,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from pydantic import ValidationError
+from ansible_collections.nearmetal.rack.plugins.module_utils.state import State
+from pydantic import TypeAdapter, ValidationError
 
 from nearmetal.bench.results import HostResults
-from nearmetal.errors import USAGE, NearmetalError
+from nearmetal.errors import BAD_INTENT, NearmetalError
 
-if TYPE_CHECKING:
-    from ansible_collections.nearmetal.rack.plugins.module_utils.state import State
+USED = frozenset(
+    "os cpu memory kernel boot iommu pci net confinement kvm unread name arch vendor model online offline "
+    "threads_per_core smt sockets cores nodes cpus node socket kind id memory_bytes distances total_bytes "
+    "hugepages size_kb total free release loader sealed groups types units address class numa_node driver "
+    "iommu_group sriov_total sriov_vfs physfn netdevs operstate speed_mbps bond default_irq_affinity "
+    "irqbalance section reason".split()
+)
+"""Names that the report reads and cannot do without: documents of an older version may lack any other."""
 
-STATE_SECTIONS = {
-    "os": dict, "cpu": dict, "memory": dict, "kernel": dict, "boot": dict, "iommu": dict,
-    "pci": list, "net": list, "confinement": dict, "unread": list,
-}  # fmt: skip
-"""What a document of `host_info` has at least, and of which type."""
+STATE: TypeAdapter[State] = TypeAdapter(State)
+"""Checks documents of `host_info`."""
+
+
+LAST = "last"
+"""Stands for the latest run, like no name."""
 
 
 @dataclass(frozen=True)
@@ -109,17 +117,21 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 def collect(state_dir: Path, run: str | None, bench: str | None) -> Collected:
     """Read the named runs, or the latest run that changed something and the latest benchmark run.
 
-    Raises NearmetalError(USAGE) where a named run does not exist, with those that do.
+    Raises NearmetalError(BAD_INTENT) where a named run does not exist, with those that do.
     """
     notes: list[str] = []
+    run, bench = (None if name in (None, "", LAST) else name for name in (run, bench))
     runs = _folders(state_dir / "runs", run, "run")
     benches = _folders(state_dir / "bench", bench, "benchmark run")
-    loaded = [_load_run(folder, notes if run else []) for folder in runs]
-    chosen = _choose(loaded)
-    if chosen and not run:
-        _load_run(state_dir / "runs" / chosen.id, notes)
-    later = [r for r in loaded if chosen and _start(r) > _start(chosen) and not r.plan.get("steps")] if not run else []
+    known = [_load_run(folder, [], states=False) for folder in runs]
+    best = _choose(known)
+    chosen = _load_run(state_dir / "runs" / best.id, notes) if best else None
+    later = [r for r in known if best and _start(r) > _start(best) and _same_rack(r, best) and not r.plan.get("steps")]
     return Collected(chosen, _load_benches(benches, notes), later, notes)
+
+
+def _same_rack(one: RunData, other: RunData) -> bool:
+    return all(one.info.get(name) == other.info.get(name) for name in ("inventory", "limit"))
 
 
 def _folders(parent: Path, wanted: str | None, what: str) -> list[Path]:
@@ -130,7 +142,7 @@ def _folders(parent: Path, wanted: str | None, what: str) -> list[Path]:
     if match := [p for p in found if p.name == wanted]:
         return match
     known = ", ".join(p.name for p in found[-5:]) or "none yet"
-    raise NearmetalError(f"there is no {what} {wanted!r} in {parent}; the latest are: {known}", USAGE)
+    raise NearmetalError(f"there is no {what} {wanted!r} in {parent}; the latest are: {known}", BAD_INTENT)
 
 
 def _choose(runs: list[RunData]) -> RunData | None:
@@ -157,15 +169,16 @@ def timestamp(value: Any) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _load_run(folder: Path, notes: list[str]) -> RunData:
+def _load_run(folder: Path, notes: list[str], *, states: bool = True) -> RunData:
+    """One run; without `states` only what is needed to choose among runs."""
     info = _object(folder / "run.json", notes)
     plan = _object(folder / "plan.json", notes)
     return RunData(
         id=folder.name,
         info=info,
         plan=plan,
-        before=dict(_states(folder, "before", notes)),
-        after=dict(_states(folder, "after", notes)),
+        before=dict(_states(folder, "before", notes)) if states else {},
+        after=dict(_states(folder, "after", notes)) if states else {},
         journal=_journal(folder / "journal.jsonl", notes),
     )
 
@@ -187,12 +200,33 @@ def _why(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
+def _first(error: ValidationError) -> str:
+    return _told(error.errors())
+
+
+def _faults(document: dict[str, Any]) -> str:
+    """What keeps a document of `host_info` from being shown; "" for nothing."""
+    try:
+        STATE.validate_python(document)
+    except ValidationError as error:
+        wrong = [e for e in error.errors() if e["type"] != "missing" or e["loc"][-1] in USED]
+        return _told(wrong) if wrong else ""
+    return ""
+
+
+def _told(found: list[Any]) -> str:
+    """The first thing that is wrong, and how many more."""
+    where = ".".join(map(str, found[0]["loc"]))
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{where}: {found[0]['msg']}{more}"
+
+
 def _states(folder: Path, when: str, notes: list[str]) -> Iterator[tuple[str, State]]:
     for path in sorted(folder.glob(f"states/*.{when}.json")):
         document = _object(path, notes)
-        wrong = [name for name, kind in STATE_SECTIONS.items() if not isinstance(document.get(name), kind)]
-        if document and wrong:
-            notes.append(f"states/{path.name} is no document of host_info: it lacks {', '.join(wrong)}")
+        wrong = _faults(document) if document else ""
+        if wrong:
+            notes.append(f"states/{path.name} is no document of host_info: {wrong}")
         elif document:
             yield path.name.removesuffix(f".{when}.json"), cast("State", document)
 
@@ -236,8 +270,8 @@ def _load_benches(folders: list[Path], notes: list[str]) -> BenchData | None:
                 results = HostResults.model_validate_json(path.read_bytes())
                 hosts[results.host] = results
             except (OSError, ValidationError) as error:
-                first = str(error).splitlines()[0]
-                notes.append(f"bench/{folder.name}/{path.name} is no benchmark result: {first}")
+                why = _first(error) if isinstance(error, ValidationError) else _why(error)
+                notes.append(f"bench/{folder.name}/{path.name} is no benchmark result: {why}")
         if hosts:
             return BenchData(folder.name, hosts)
     return None

@@ -21,7 +21,6 @@ ROOMY = 64
 
 ROLES = {
     "guest": "a vCPU is pinned here",
-    "emulator": "emulator threads",
     "isolated": "kept for guests",
     "reserved": "reserved for the host",
     "shared": "shared, no partition",
@@ -163,7 +162,6 @@ class _Cells:
         for role, holds in (
             ("offline", cpu in self.split.offline),
             ("guest", cpu in self.pins),
-            ("emulator", cpu in self.emulator),
             ("isolated", cpu in self.split.isolated),
             ("reserved", cpu in self.split.reserved),
         ):
@@ -173,8 +171,9 @@ class _Cells:
 
     def __call__(self, cpu: int) -> Cell:
         role = self.role(cpu)
-        label = f"v{self.pins[cpu]}" if role == "guest" else "E" if role == "emulator" else ""
+        label = f"v{self.pins[cpu]}" if role == "guest" else "E" if cpu in self.emulator else ""
         said = f"vCPU {self.pins[cpu]} is pinned here" if role == "guest" else ROLES[role]
+        said += "; emulator threads may run here" if cpu in self.emulator else ""
         return Cell(cpu, role, label, f"CPU {cpu}: {said}")
 
 

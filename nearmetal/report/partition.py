@@ -50,15 +50,21 @@ def partition(state: State) -> Partition:
     if isolated:
         words = "isolated by the kernel (isolcpus): /sys/devices/system/cpu/isolated is " + cpus_text(isolated)
         return Partition("kernel", online - isolated, isolated, offline, words)
-    confined = {name: cpus(state["confinement"].get("slices", {}).get(name)) for name in HOST_SLICES}
-    named = {name: allowed & online for name, allowed in confined.items() if allowed}
+    confined = {name: _allowed(state, name) for name in HOST_SLICES}
+    named = {name: cpus(allowed) & online for name, allowed in confined.items() if allowed}
     reserved = frozenset().union(*named.values()) if named else frozenset()
     if reserved and reserved < online:
         words = f"kept for guests by cpusets: {', '.join(named)} may use {cpus_text(reserved)} only"
         return Partition("cgroup", reserved, online - reserved, offline, words)
-    if cpu.get("isolated") is None and not confined:
+    if cpu.get("isolated") is None and not named:
         return Partition("unknown", frozenset(), frozenset(), offline, "not known: neither could be read")
     return Partition("none", frozenset(), frozenset(), offline, "not partitioned: every CPU is shared")
+
+
+def _allowed(state: State, unit: str) -> str | None:
+    """CPUs that a cgroup may use: those in force, else those set; None where neither was read."""
+    confinement = state["confinement"]
+    return confinement.get("effective", {}).get(unit) or confinement.get("slices", {}).get(unit)
 
 
 def node_of_cpu(state: State) -> dict[int, int | None]:

@@ -59,7 +59,8 @@ def _of(scenario: Scenario, runs: list[Run]) -> ScenarioPlacement:
     threads = [_thread(name, pins.get(name), runs) for name in names]
     verdict, said = judge(scenario, threads)
     own = cpus(scenario.host_cpus) or frozenset(pins.values())
-    return ScenarioPlacement(scenario, verdict, said, threads, memory_rows(scenario, runs), interrupts(own, runs), len(runs))
+    memory = memory_rows(scenario, runs)
+    return ScenarioPlacement(scenario, verdict, said, threads, memory, interrupts(own, runs), len(runs))
 
 
 def _thread(name: str, pin: int | None, runs: list[Run]) -> ThreadRow:
@@ -95,7 +96,8 @@ def judge(scenario: Scenario, threads: list[ThreadRow]) -> tuple[str, str]:
     pinned = sum(bool(t.pinned) for t in threads)
     if not pinned:
         return "ok", f"every sampled thread stayed on the CPUs allowed to this side ({scenario.host_cpus or 'any'})"
-    return "ok", f"all {pinned} vCPU threads were seen only on the CPU that each is pinned to"
+    every = {1: "the vCPU thread was", 2: "both vCPU threads were"}.get(pinned, f"all {pinned} vCPU threads were")
+    return "ok", f"{every} seen only on the CPU that each is pinned to"
 
 
 def memory_rows(scenario: Scenario, runs: list[Run]) -> list[MemoryRow]:

@@ -58,7 +58,8 @@ def failed_runs(results: HostResults, _state: State | None) -> Iterator[Finding]
     failed = [r for r in results.runs if not r.ok]
     if failed:
         evidence = [
-            f"{words.name(r.scenario)}, round {r.round}, {r.benchmark}: {r.error or 'failed, no message'}" for r in failed
+            f"{words.name(r.scenario)}, round {r.round}, {r.benchmark}: {r.error or 'failed, no message'}"
+            for r in failed
         ]
         yield _finding(
             results, "failed_runs", "note", f"{words.count(len(failed), 'run')} failed", evidence,
@@ -83,7 +84,8 @@ def unequal_sides(results: HostResults, _state: State | None) -> Iterator[Findin
     """Bare metal had other CPUs than the VM."""
     metal = next((s for s in results.scenarios if s.number == 0), None)
     own = cpus(metal.host_cpus) if metal else frozenset()
-    unequal = [(s, _cpus_of(s)) for s in results.scenarios if s.number and own and _cpus_of(s) not in (own, frozenset())]
+    others = [(s, _cpus_of(s)) for s in results.scenarios if s.number]
+    unequal = [(s, used) for s, used in others if own and used and used != own]
     if unequal:
         yield _finding(
             results, "unequal_sides", "suspect", "Bare metal and VM ran on different CPUs",

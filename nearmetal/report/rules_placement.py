@@ -39,7 +39,7 @@ def placement_broken(case: Case) -> Iterator[Finding]:
 
 
 def smt_hidden(case: Case) -> Iterator[Finding]:
-    """vCPUs of guest cores with one thread share a host core: the guest scheduler doubles up on it."""
+    """Guest cores with one thread share a host core: the guest scheduler doubles up on it."""
     threads: dict[tuple[int, int], int] = defaultdict(int)
     for pin in case.scenario.pins:
         threads[pin.guest_socket, pin.guest_core] += 1
@@ -48,7 +48,8 @@ def smt_hidden(case: Case) -> Iterator[Finding]:
         if threads[pin.guest_socket, pin.guest_core] == 1 and pin.host_cpu in case.together:
             shared[case.together[pin.host_cpu]].append(f"vCPU {pin.vcpu}")
     evidence = [
-        f"{words.listed(vcpus)} look like cores of their own to the guest and share the host core of CPUs {cpus_text(core)}"
+        f"{words.listed(vcpus)} look like cores of their own to the guest and share the host core of CPUs "
+        + cpus_text(core)
         for core, vcpus in shared.items()
         if len(vcpus) > 1
     ]
@@ -56,7 +57,7 @@ def smt_hidden(case: Case) -> Iterator[Finding]:
         yield case.finding(
             "smt_hidden", "cause", "SMT is hidden from the guest", evidence,
             "Give the guest the threads of the host (<topology threads='2'/> and matching vcpupin).",
-            f"up to -35 % {STUDY}", 4,
+            f"up to −35 % {STUDY}", 4,
         )  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def siblings_shuffled(case: Case) -> Iterator[Finding]:
         yield case.finding(
             "siblings_shuffled", "cause", "Guest siblings are not siblings on the host", evidence,
             "Pin the two threads of each guest core to the two siblings of one host core.",
-            f"up to -30 % {STUDY}", 6,
+            f"up to −30 % {STUDY}", 6,
         )  # fmt: skip
 
 
@@ -179,7 +180,7 @@ def interrupted(case: Case) -> Iterator[Finding]:
 
 
 def not_isolated(case: Case) -> Iterator[Finding]:
-    """vCPUs on CPUs that the host uses too."""
+    """Pinned to CPUs that the host uses too."""
     if case.state is None or not case.scenario.pins:
         return
     split = partition(case.state)

@@ -37,7 +37,7 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """ "0.4 s", "12 s", "3 min 05 s", "1 h 02 min"; "not known" for None."""
+    """Such as "0.4 s", "12 s", "3 min 05 s", "1 h 02 min"; "not known" for None."""
     if seconds is None:
         return "not known"
     if seconds < 10:
@@ -63,13 +63,13 @@ def moment(epoch: float | None) -> str:
 
 
 def count(how_many: int, what: str, plural: str = "") -> str:
-    """ "1 host", "2 hosts", "no hosts"."""
+    """Such as "1 host", "2 hosts", "no hosts"."""
     word = what if how_many == 1 else plural or what + "s"
     return f"{how_many or 'no'} {word}"
 
 
 def listed(words: list[str], most: int = 6) -> str:
-    """ "a, b and c"; after `most` words "and N more"."""
+    """Such as "a, b and c"; after `most` words "and N more"."""
     if len(words) > most:
         return ", ".join(words[:most]) + f" and {len(words) - most} more"
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else ""
@@ -81,5 +81,5 @@ def vendor(identifier: str) -> str:
 
 
 def name(identifier: str) -> str:
-    """ "matched_pinned" as "matched pinned"."""
+    """Such as "matched_pinned" as "matched pinned"."""
     return identifier.replace("_", " ")

@@ -15,8 +15,13 @@ from .bench_scenarios import Side
 PREFIX = "nearmetal-bench-"
 """Every domain of ours has a name that starts like this, so that leftovers are known as ours."""
 
-CMDLINE = "console=%s quiet loglevel=1 panic=-1 no_timer_check tsc=reliable mitigations=off nokaslr"
-"""A guest that only computes: nothing to defend, and any panic ends it at once (panic=-1)."""
+CMDLINE = (
+    "console=%s quiet loglevel=1 panic=-1 rootfstype=ramfs no_timer_check tsc=reliable nowatchdog "
+    "rcupdate.rcu_cpu_stall_suppress=1 mitigations=off nokaslr"
+)
+"""A guest that only computes, and is paused while others run: nothing to defend, no watchdog to wonder
+at the pauses, and any panic ends it at once. A root of type tmpfs would take an initramfs of at most
+half the guest's memory."""
 
 _MACHINES = {"x86_64": ("q35", "ttyS0"), "aarch64": ("virt", "ttyAMA0")}
 

@@ -204,13 +204,27 @@ def placement_problems(side: Side, run: Mapping[str, Any]) -> List[str]:
     return found + _memory_problems(side.nodes, run["memory"])
 
 
-def worker_problems(side: Side, run: Mapping[str, Any], cpus: Sequence[int]) -> List[str]:
+def worker_problems(run: Mapping[str, Any], cpus: Sequence[int]) -> List[str]:
     """The same for bare metal, where worker N belongs on cpus[N]."""
     threads = {t["name"]: t for t in run["threads"]}
     found: List[str] = []
     for index, cpu in enumerate(cpus):
         found += _thread_problems("worker%d" % index, threads.get("worker%d" % index), frozenset((cpu,)))
     return found
+
+
+def view_problems(side: Side, siblings: str) -> List[str]:
+    """Whether the guest sees the threads that the scenario means to show it.
+
+    siblings: thread_siblings_list of every vCPU in order, with blanks between, as the guest reads it.
+    """
+    threads = side.topology[2]
+    want = [cpulist.format(range(v // threads * threads, (v // threads + 1) * threads)) for v in range(len(side.pins))]
+    # The kernel may write two siblings as 0-1 or 0,1.
+    got = [cpulist.format(cpulist.parse(word)) for word in siblings.split()]
+    if got == want:
+        return []
+    return ["the guest sees the siblings %s, meant were %s" % (" ".join(got) or "(none)", " ".join(want))]
 
 
 def _thread_problems(name: str, thread: Optional[Mapping[str, Any]], cpus: FrozenSet[int]) -> List[str]:

@@ -18,7 +18,7 @@ import select
 import socket
 import subprocess
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .bench_domain import PREFIX
 from .bench_scenarios import BenchError
@@ -40,7 +40,9 @@ class Virsh:
                     env=dict(os.environ, LC_ALL="C", HISTFILE="", VIRSH_HISTSIZE="0"), start_new_session=True,
                 )  # fmt: skip
             except FileNotFoundError:
-                raise BenchError("virsh is missing; install the packages libvirt-daemon-system and libvirt-clients") from None
+                raise BenchError(
+                    "virsh is missing; install the packages libvirt-daemon-system and libvirt-clients"
+                ) from None
 
     def run(self, command: str, timeout: float = 120) -> str:
         """What virsh says to a command. Raises BenchError where it says "error:", ends, or stays silent."""
@@ -146,15 +148,26 @@ class Console:
 
 
 class Guest:
-    """One booted guest."""
+    """One booted guest, paused whenever it has nothing to do: even idle guests take time of their CPUs."""
 
-    def __init__(self, name: str, console: Console, hello: Dict[str, Any], boot_seconds: float) -> None:
+    def __init__(
+        self, virsh: Virsh, name: str, console: Console, hello: Dict[str, Any], boot_seconds: float
+    ) -> None:  # fmt: skip
         self.name = name
+        self._virsh = virsh
         self.hello = hello  # {"ready", "cpus", "siblings", "uptime"}
         self.boot_seconds = boot_seconds
         self.process, self.threads = find_threads(name)
         self._console = console
         self._count = 0
+        virsh.run("suspend %s" % name)
+
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """The guest runs meanwhile. Raises BenchError."""
+        self._virsh.run("resume %s" % self.name)
+        yield
+        self._virsh.run("suspend %s" % self.name)
 
     def run(self, command: List[str], timeout: float, watch: Callable[[], None], every: float) -> Dict[str, Any]:
         """Run a command inside; `watch` is called every so many seconds meanwhile.
@@ -186,7 +199,7 @@ def boot(virsh: Virsh, name: str, xml: str, socket_path: str, timeout: float) ->
         while time.monotonic() < end:
             hello = console.answer(end - time.monotonic())
             if hello and hello.get("ready"):
-                return Guest(name, console, hello, round(time.monotonic() - started, 1))
+                return Guest(virsh, name, console, hello, round(time.monotonic() - started, 1))
         raise BenchError(
             "the guest %s did not start within %d s; its last words: %s" % (name, timeout, console.last_words or "none")
         )

@@ -48,7 +48,9 @@ def find_tools(host: Host) -> Tools:
         )
     libvirt, qemu = parse_libvirt_versions(said.stdout)
     if not qemu:
-        raise BenchError("libvirt has no QEMU driver here; install the packages libvirt-daemon-system and qemu-system-x86")
+        raise BenchError(
+            "libvirt has no QEMU driver here; install the packages libvirt-daemon-system and qemu-system-x86"
+        )
     version = parse_version(host.run(["stress-ng", "--version"]).stdout)
     return Tools(str(paths["stress-ng"]), str(paths["busybox"]), version, qemu, libvirt)
 

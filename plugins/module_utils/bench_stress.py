@@ -55,6 +55,6 @@ def _without_prefix(line: str) -> str:
 
 
 def parse_version(text: str) -> str:
-    """"0.18.12" of `stress-ng --version`; "" where it is not there."""
+    """Version ("0.18.12") in the output of `stress-ng --version`; "" where it is not there."""
     found = re.search(r"version (\d[\w.]*)", text)
     return found.group(1) if found else ""

@@ -152,21 +152,20 @@ def topology():
             D.append("%scpu%d" % (c, i))
             read("%scpu%d/online" % (c, i))
     done = set()
-    more = ["core_id", "physical_package_id"]
+    more = ["topology/core_id", "topology/physical_package_id"]
     if a:
-        if have("%scpu%d/topology/die_id" % (c, a[0])):
-            more.append("die_id")
-        if have("%scpu%d/cpu_capacity" % (c, a[0])):
-            more.append("../cpu_capacity")
+        for n in ("topology/die_id", "cpu_capacity"):
+            if read("%scpu%d/%s" % (c, a[0], n)) is not None:
+                more.append(n)
     for i in a:
         if i in done:
             continue
-        p = "%scpu%d/topology/" % (c, i)
-        s = read(p + "thread_siblings_list") or read(p + "core_cpus_list")
+        p = "%scpu%d/" % (c, i)
+        s = read(p + "topology/thread_siblings_list") or read(p + "topology/core_cpus_list")
         if s:
             done |= cpus(s)
         else:
-            read(p + "thread_siblings")
+            read(p + "topology/thread_siblings")
         for n in more:
             read(p + n)
     read("/sys/devices/cpu_core/cpus")
@@ -290,6 +289,11 @@ def irqs():
     read("/proc/irq/default_smp_affinity")
 def main():
     try:
+        o.listdir(R or "/")
+    except OSError as e:
+        o.write(1, (M + " ROOT " + e.strerror + "\n").encode())
+        return
+    try:
         f = o.open(R + "/proc/cpuinfo", o.O_CLOEXEC)
         b = o.read(f, 8192)
         o.close(f)
@@ -317,7 +321,10 @@ def main():
 main()
 '''
 
+UNITS = ("init.scope", "system.slice", "user.slice", "machine.slice")
 PATHS = (
+    *("/sys/fs/cgroup/%s/cpuset.cpus" % unit for unit in UNITS),
+    *("/sys/fs/cgroup/%s/cpuset.cpus.effective" % unit for unit in UNITS),
     "/proc/cmdline",
     "/proc/uptime",
     "/proc/version",
@@ -327,10 +334,6 @@ PATHS = (
     "/proc/sys/kernel/random/boot_id",
     "/sys/kernel/security/lockdown",
     "/sys/fs/cgroup/cgroup.controllers",
-    "/sys/fs/cgroup/init.scope/cpuset.cpus",
-    "/sys/fs/cgroup/system.slice/cpuset.cpus",
-    "/sys/fs/cgroup/user.slice/cpuset.cpus",
-    "/sys/fs/cgroup/machine.slice/cpuset.cpus",
     "/etc/os-release",
     "/etc/hostname",
     "/var/lib/nearmetal/reboot.json",
@@ -351,6 +354,13 @@ EXISTS = (
     "/usr/lib/systemd/system/irqbalance.service",
     "/lib/systemd/system/irqbalance.service",
     "/etc/systemd/system/irqbalance.service",
+    "/sys/fs/cgroup/cpuset",
+    "/sys/fs/cgroup/systemd",
+    "/sys/fs/cgroup/unified",
+    "/sys/firmware/acpi/tables",
+    "/sys/firmware/acpi/tables/DMAR",
+    "/sys/firmware/acpi/tables/IVRS",
+    "/sys/firmware/acpi/tables/IORT",
 )
 """Paths of which only the presence counts."""
 

@@ -30,17 +30,19 @@ def parse(text: str) -> FrozenSet[int]:
 
 
 def _range(word: str, text: str) -> Iterable[int]:
-    span, _colon, stride = word.partition(":")
+    span, colon, stride = word.partition(":")
     first, dash, last = span.partition("-")
     used, slash, group = stride.partition("/")
+    if colon and not (slash and dash):
+        raise ValueError("cpulist %r: %r is no FIRST-LAST:USED/GROUP" % (text, word))
     low = _number(first, word, text)
     high = _number(last, word, text) if dash else low
     if low > high:
         raise ValueError("cpulist %r: the range %r runs backwards" % (text, word))
-    if not _colon:
+    if not colon:
         return range(low, high + 1)
     use, every = _number(used, word, text), _number(group, word, text)
-    if not slash or not dash or use < 1 or every < use:
+    if use < 1 or every < use:
         raise ValueError("cpulist %r: %r is no FIRST-LAST:USED/GROUP" % (text, word))
     return [cpu for cpu in range(low, high + 1) if (cpu - low) % every < use]
 

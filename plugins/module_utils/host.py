@@ -98,14 +98,17 @@ class Host(abc.ABC):
         except Missing:
             return []
 
-    def write(self, path: str, text: str, mode: Optional[int] = None, in_place: bool = False) -> None:
+    def write(
+        self, path: str, text: str, mode: Optional[int] = None, in_place: bool = False, backup: bool = True
+    ) -> None:
         """Replace a file atomically, with a backup of the former one.
 
         `in_place` is for files whose inode must stay (grubenv): written without truncation first.
+        `backup` False is for putting back what was there a moment ago.
         """
         raise Refused(path, "read-only host")
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, backup: bool = True) -> None:
         """Remove a file, with a backup; nothing where it is not there."""
         raise Refused(path, "read-only host")
 
@@ -189,11 +192,14 @@ class FileHost(Host):
     def exists(self, path: str) -> bool:
         return os.path.exists(self._at(path))
 
-    def write(self, path: str, text: str, mode: Optional[int] = None, in_place: bool = False) -> None:
+    def write(
+        self, path: str, text: str, mode: Optional[int] = None, in_place: bool = False, backup: bool = True
+    ) -> None:
         data = text.encode("utf-8", "surrogateescape")
         real = os.path.realpath(self._at(path)) if self.live else self._at(path)
         try:
-            self._backup(path, real)
+            if backup:
+                self._backup(path, real)
             os.makedirs(os.path.dirname(real), exist_ok=True)
             if in_place:
                 _overwrite(real, data)
@@ -202,12 +208,13 @@ class FileHost(Host):
         except OSError as err:
             raise HostError(path, "cannot write: %s" % _reason(err)) from None
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, backup: bool = True) -> None:
         real = self._at(path, follow=False)
         if not os.path.lexists(real):
             return
         try:
-            self._backup(path, real)
+            if backup:
+                self._backup(path, real)
             os.unlink(real)
         except OSError as err:
             raise HostError(path, "cannot remove: %s" % _reason(err)) from None
@@ -330,6 +337,7 @@ class SnapshotHost(Host):
         self.files = files
         self.links = links or {}
         self.errors = errors or {}
+        self.folders = list(folders)
         self.live = live
         self._dirs: Dict[str, Dict[str, None]] = {"/": {}}
         for path in (*files, *self.links, *self.errors):

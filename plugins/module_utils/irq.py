@@ -40,7 +40,7 @@ _SCRIPT = (
 # steer: interrupts go to the host's CPUs, near to their device where that is known.
 # release: they may go anywhere again.
 case ${1:-steer} in
-steer) mask=%(mask)s all= ;;
+steer) mask=%(mask)s all='' ;;
 release) mask=%(all_mask)s; read -r all < /sys/devices/system/cpu/online ;;
 *) echo "usage: $0 steer|release" >&2; exit 64 ;;
 esac
@@ -48,7 +48,7 @@ mkdir -p /run/nearmetal
 echo "$mask" > /proc/irq/default_smp_affinity || exit 1
 for dir in /proc/irq/[0-9]*; do
   irq=${dir##*/}
-  name= node=-1
+  name='' node=-1
   { read -r name < "/sys/kernel/irq/$irq/actions"; read -r node < "$dir/node"; } 2> /dev/null
   [ -n "$name" ] || continue
   case $node in
@@ -105,7 +105,7 @@ def steer_files(
 
 
 def balance_files(isolated: FrozenSet[int]) -> Dict[str, str]:
-    """irqbalance's settings, path to content."""
+    """Settings of irqbalance, path to content."""
     env = _BALANCE_ENV % (cpulist.format_map(isolated), cpulist.format(isolated))
     return {BALANCE_ENV: env, BALANCE_DROPIN: _BALANCE_DROPIN}
 

@@ -17,8 +17,9 @@ state.py). All three functions are pure: no file, no command, no clock.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 DISRUPTIONS = ("none", "traffic", "drain", "reboot", "power_cycle")
 """From harmless to harsh; a plan sorts and counts by them."""
@@ -107,3 +108,13 @@ class IntentError(Exception):
 
     def __str__(self) -> str:
         return "; ".join(p.message for p in self.found)
+
+
+def reboot_words(steps: Iterable[Step]) -> str:
+    """What a reboot is for, one line "id=after" per step that needs one, sorted."""
+    return "\n".join(sorted("%s=%s" % (step.id, step.after) for step in steps if step.disruption == "reboot"))
+
+
+def reboot_digest(steps: Iterable[Step]) -> str:
+    """Fingerprint of what a reboot is for: equal where a second reboot would be for the same reason."""
+    return hashlib.sha256(reboot_words(steps).encode("utf-8", "surrogatepass")).hexdigest()

@@ -13,9 +13,9 @@ The rules, in the order in which they hold:
    node keeps a core for guests; or the CPUs themselves.
 4. Cores that are near to given PCI devices are reserved last (`near_policy: guests`, so that guests
    get them) or first (`interrupts`, so that the host handles these devices' interrupts next to them).
-   Near means: in the device's NUMA node; where the firmware names none, among its `local_cpulist`, if
-   that is less than all CPUs. So with a number per node, the device decides within the node; with a
-   number for the host, it decides between nodes.
+   Near means: in the device's NUMA node, which is all that the kernel tells. So this decides where one
+   number for the whole host comes from; with a number per node, every node gives its own share, and
+   the device only must be there.
 5. Efficiency cores of hybrid processors are reserved before performance cores, as guests should get
    cores that are fast and alike.
 6. The core with the lowest CPU number first.
@@ -69,6 +69,7 @@ class Partition:
     reserved: Cpus
     isolated: Cpus
     nodes: Dict[int, NodePart]
+    near: Dict[str, Cpus]  # online CPUs near to each PCI device that was named; none: not known
 
     def as_dict(self) -> Dict[str, Any]:
         """`{"reserved": cpulist, "isolated": cpulist, "nodes": {"0": {"reserved", "isolated"}}}`."""
@@ -100,7 +101,8 @@ class _Core:
 def partition(state: State, request: Request) -> Partition:
     """The partition of a host's online CPUs; raises IntentError with every problem that was found."""
     near, wrong = _near(state, request)
-    cores = [_core(core, near) for core in state["cpu"]["cores"]]
+    close = frozenset().union(*near.values())
+    cores = [_core(core, close) for core in state["cpu"]["cores"]]
     if not cores:
         raise IntentError([_unknown_topology()])
     boot = next((c for c in cores if state["cpu"]["boot_cpu"] in c.cpus), min(cores, key=lambda c: c.first))
@@ -112,19 +114,14 @@ def partition(state: State, request: Request) -> Partition:
         chosen, more = _by_node(cores, boot, request)
     if wrong or more:
         raise IntentError(wrong + more)
-    return _split(cores, chosen)
+    return _split(cores, chosen, near)
 
 
 def device_cpus(state: State, function: Function) -> Cpus:
-    """Online CPUs that are near to a PCI function; none where the host does not say, or says all."""
-    online = cpulist.parse(state["cpu"]["online"])
+    """Online CPUs in a PCI function's NUMA node; none where the host does not say which it is in."""
     node = function["numa_node"]
-    if node is not None:
-        return frozenset().union(
-            *(cpulist.parse(n["cpus"]) for n in state["cpu"]["nodes"] if n["id"] == node)
-        )  # fmt: skip
-    local = cpulist.parse(function["local_cpus"]) & online
-    return local if local != online else frozenset()
+    near = [cpulist.parse(n["cpus"]) for n in state["cpu"]["nodes"] if n["id"] == node]
+    return near[0] if near else frozenset()
 
 
 def normal_address(address: str) -> str:
@@ -142,17 +139,17 @@ def _core(core: Core, near: Cpus) -> _Core:
     return _Core(cpus, core["node"] or 0, core["kind"] == "efficiency", bool(cpus & near))
 
 
-def _near(state: State, request: Request) -> Tuple[Cpus, List[Problem]]:
+def _near(state: State, request: Request) -> Tuple[Dict[str, Cpus], List[Problem]]:
     known = {f["address"]: f for f in state["pci"]} if request.near else {}
-    found: List[Cpus] = []
+    found: Dict[str, Cpus] = {}
     wrong: List[Problem] = []
     for address in request.near:
         function = known.get(normal_address(address))
         if function is None:
             wrong.append(_unknown_device(address, request.variables[3], len(known)))
         else:
-            found.append(device_cpus(state, function))
-    return frozenset().union(*found), wrong
+            found[function["address"]] = device_cpus(state, function)
+    return found, wrong
 
 
 def _unknown_device(address: str, variable: str, known: int) -> Problem:
@@ -273,7 +270,7 @@ def _absent(variable: str, value: str, absent: Cpus, online: str) -> Problem:
     )  # fmt: skip
 
 
-def _split(cores: List[_Core], chosen: List[_Core]) -> Partition:
+def _split(cores: List[_Core], chosen: List[_Core], near: Dict[str, Cpus]) -> Partition:
     sides: Dict[int, Tuple[List[int], List[int]]] = {}
     reserved = frozenset().union(*(core.cpus for core in chosen))
     for core in cores:
@@ -283,6 +280,7 @@ def _split(cores: List[_Core], chosen: List[_Core]) -> Partition:
         reserved=reserved,
         isolated=frozenset(cpu for _r, isolated in sides.values() for cpu in isolated),
         nodes={node: NodePart(frozenset(r), frozenset(i)) for node, (r, i) in sides.items()},
+        near=near,
     )
 
 

@@ -68,6 +68,7 @@ class Memory(TypedDict):
     hugepage_default_kb: Optional[int]
     hugepage_sizes_kb: List[int]
     hugepages: List[HugePagePool]  # every pool of every node, zero ones too
+    thp: Optional[str]  # transparent huge pages: "always", "madvise", "never"
 
 
 class Kernel(TypedDict):
@@ -78,7 +79,13 @@ class Kernel(TypedDict):
     uptime_s: Optional[float]
 
 
-class Boot(TypedDict):
+class BootLines(TypedDict, total=False):
+    """What else is configured; absent where nobody looked."""
+
+    others: List[str]  # lines of the other entries, and what kernels installed later will get
+
+
+class Boot(BootLines):
     """What will be booted next. See bootloader.py."""
 
     loader: str  # "grub", "grub-bls", "systemd-boot", "ostree", "" (unknown)
@@ -96,7 +103,6 @@ Function = TypedDict(
         "subsystem": str,  # "0x15b3:0x0023" or ""
         "class": str,  # "0x020000"
         "numa_node": Optional[int],  # None: the firmware does not say (-1)
-        "local_cpus": str,  # local_cpulist; "" where the kernel does not say
         "driver": str,
         "iommu_group": Optional[int],
         "sriov_total": int,
@@ -104,12 +110,20 @@ Function = TypedDict(
         "physfn": str,  # address of the PF where this is a VF, else ""
         "netdevs": List[str],
         "parent": str,  # address of the bridge above, or ""
+        "capabilities": Optional[List[str]],  # ["pm", "pcie", "ats", "sriov"]; None where not read
+        "ats_enabled": Optional[bool],  # None: has no ATS, or not read
     },
 )
 """One PCI function."""
 
 
-class Iommu(TypedDict):
+class IommuTables(TypedDict, total=False):
+    """Absent where nobody looked."""
+
+    tables: List[str]  # ACPI tables that describe an IOMMU: "DMAR" (VT-d), "IVRS" (AMD-Vi), "IORT" (SMMU)
+
+
+class Iommu(IommuTables):
     groups: int
     types: Dict[str, int]  # how many groups of each type: {"identity": 23}
     units: List[str]  # /sys/class/iommu: "dmar0", "ivhd0"; empty: no IOMMU is in use
@@ -141,7 +155,7 @@ class Confinement(TypedDict):
     default_irq_affinity: Optional[str]  # cpulist
     irqs: List[Irq]
     irqbalance: str  # "active", "inactive", "absent", "" (not known)
-    files: Dict[str, str]  # the files that cpu_isolation owns, with their content
+    files: Dict[str, str]  # the files that cpu_isolation and hugepages own, with their content
 
 
 class Os(TypedDict):
@@ -160,7 +174,13 @@ class LastReboot(TypedDict):
     wanted: str  # the same in words
 
 
-class State(TypedDict):
+class StateFiles(TypedDict, total=False):
+    """Absent where nobody looked."""
+
+    files: Dict[str, str]  # content of what the capabilities own (FILES) or want read (PROBE), by path
+
+
+class State(StateFiles):
     schema: int
     live: bool
     os: Os

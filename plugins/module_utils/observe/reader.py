@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from typing import Dict, List, Optional
 
@@ -20,7 +21,7 @@ class Reader:
         self._notes: Dict[str, List[str]] = {}
 
     def note(self, section: str, reason: str) -> None:
-        """This section, or a part of it, is not known, and why."""
+        """Keep why a section, or a part of it, is not known."""
         self._notes.setdefault(section, []).append(reason)
 
     def unread(self) -> List[Unread]:
@@ -76,6 +77,20 @@ class Reader:
             return self.host.exists(path)
         except (Missing, Unreadable):
             return False
+
+
+    def glob(self, pattern: str) -> List[str]:
+        """Paths that match; * in any part, as in the collector. Without one, the path itself."""
+        if "*" not in pattern:
+            return [pattern]
+        head, _star, _rest = pattern.partition("*")
+        folder, _slash, start = head.rpartition("/")
+        part, slash, rest = pattern[len(folder) + 1 :].partition("/")
+        found: List[str] = []
+        for name in self.names(folder or "/", "files"):
+            if fnmatch.fnmatchcase(name, part.replace("[", "[[]").replace("?", "[?]")):
+                found += self.glob(folder + "/" + name + slash + rest)
+        return found
 
 
 def numbered(names: List[str], word: str) -> List[int]:

@@ -20,7 +20,6 @@ CPU = "/sys/devices/system/cpu"
 NODE = "/sys/devices/system/node"
 NONE: FrozenSet[int] = frozenset()
 
-X86_VENDORS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD", "HygonGenuine": "Hygon"}
 ARM_VENDORS = {
     0x41: "ARM", 0x42: "Broadcom", 0x43: "Cavium", 0x46: "Fujitsu", 0x48: "HiSilicon", 0x4E: "NVIDIA",
     0x50: "APM", 0x51: "Qualcomm", 0x61: "Apple", 0x6D: "Microsoft", 0x70: "Phytium", 0xC0: "Ampere",
@@ -282,4 +281,4 @@ def identify(info: str, arch: str) -> Tuple[str, str, str, str]:
         return arch or "s390x", "IBM", fields.get("machine", ""), ""
     model = " ".join(fields.get("model name", "").split())
     guess = ("x86_64" if "lm" in flags else "i686") if flags else ""
-    return arch or guess, X86_VENDORS.get(vendor, vendor), model, virt
+    return arch or guess, vendor, model, virt

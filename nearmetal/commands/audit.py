@@ -1,0 +1,68 @@
+"""audit: what keeps a host's VMs from the speed of bare metal."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from nearmetal import core
+from nearmetal.commands import options
+from nearmetal.commands.inspect import Become, Hosts, OptionalInventory, Sysroot, documents, report_failed
+
+COLOURS = {"high": "red bold", "medium": "yellow", "low": "cyan", "note": "dim"}
+
+
+def show(console: Console, name: str, result: Mapping[str, Any]) -> None:
+    """The findings, worst first, and what could not be checked."""
+    if result["findings"]:
+        table = Table(title=escape(name), title_justify="left", title_style="bold", width=min(console.width, 100))
+        table.add_column("severity", no_wrap=True)
+        table.add_column("finding")
+        for finding in result["findings"]:
+            text = f"[bold]{escape(finding['title'])}[/]\n{escape(finding['evidence'])}"
+            text += f"\n[dim]cost:[/] {escape(finding['cost'])} [dim]({escape(finding['source'])})[/]"
+            text += f"\n[dim]fix:[/]  {escape(finding['fix'])}"
+            table.add_row(f"[{COLOURS[finding['severity']]}]{finding['severity']}[/]", text)
+            table.add_section()
+        console.print(table)
+    else:
+        console.print(f"[bold]{escape(name)}[/]")
+    for entry in result["not_checked"]:
+        console.print(f"[yellow]not checked:[/] {escape(entry['title'])}: {escape(entry['reason'])}")
+    counts = f"{len(result['findings'])} finding(s), {len(result['passed'])} passed, {len(result['not_checked'])} not checked"
+    console.print(f"{counts} (preset {result['preset']})")
+
+
+def audit(
+    hosts: Hosts = None, sysroot: Sysroot = None, inventory: OptionalInventory = "", json: options.Json = False,
+    preset: Annotated[str, typer.Option(help="What the host is to be good at.")] = "ai_storage_vm",
+    become: Become = False,
+) -> None:  # fmt: skip
+    """Compare hosts with a preset: findings with evidence, expected cost and fix. Changes nothing."""
+    auditor = core.module("audit")
+    if preset not in auditor.PRESETS:
+        raise click.BadParameter(f"{preset} is none of {', '.join(auditor.PRESETS)}", param_hint="--preset")
+    found, failed = documents(hosts, sysroot, inventory, become, "audit")
+    console = options.console()
+    for host, state in found.items():
+        result = auditor.audit(state, preset)
+        if json:
+            print(jsonlib.dumps({"host": host, **result} if host else result))
+        else:
+            show(console, host or str(sysroot), result)
+    if json:
+        for host, message in failed.items():
+            print(jsonlib.dumps({"host": host, "schema": auditor.SCHEMA, "error": message}))
+    raise typer.Exit(report_failed(failed))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(audit)

@@ -1,0 +1,100 @@
+"""Command line of the virtual rack."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .inventory import DEFAULT_RACK
+from .progress import Progress
+from .rack import Rack
+
+app = typer.Typer(no_args_is_help=True, help="Virtual rack: two servers in QEMU, to try everything on.")
+
+Name = Annotated[str, typer.Option("--name", help="Name of the rack; several can run side by side.")]
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, so that it cleans up."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+@app.command()
+def up(
+    name: Name = DEFAULT_RACK,
+    ssh_port: Annotated[
+        int | None, typer.Option(help="Port of the first node's ssh, the next for the second. Default: free ones.")
+    ] = None,
+) -> None:
+    """Start the rack; builds the node image the first time, goes on from a snapshot afterwards."""
+    with _interruptible():
+        Rack(name, Progress()).up(ssh_port)
+
+
+@app.command()
+def down(
+    name: Name = DEFAULT_RACK,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete its disks, snapshots and keys.")] = False,
+) -> None:
+    """Stop the rack; nothing of it is left running."""
+    Rack(name, Progress()).down(purge)
+
+
+@app.command()
+def status(
+    name: Name = DEFAULT_RACK, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """Show the nodes: state, ssh port, memory, snapshots."""
+    found = Rack(name).status()
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    table = Table("node", "state", "pid", "ssh port", "accel", "memory MiB (used)", "snapshots")
+    for node in found["nodes"]:
+        memory = f"{node['memory_mib']} ({node['rss_mib'] or 0})"
+        snapshots = ", ".join(node["snapshots"])
+        row = (node["name"], node["state"], node["pid"] or "-", node["ssh_port"], node["accel"], memory, snapshots)
+        table.add_row(*map(str, row))
+    Console().print(table if found["nodes"] else f"Rack {name} was never up.")
+    if found["inventory"]:
+        typer.echo(f"inventory: {found['inventory']}")
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def ssh(
+    node: Annotated[str, typer.Argument(help="Node, such as node1.")],
+    command: Annotated[list[str] | None, typer.Argument(help="Command to run there, after --.")] = None,
+    name: Name = DEFAULT_RACK,
+) -> None:
+    """Log in to a node as root, or run a command on it."""
+    argv = Rack(name).ssh_argv(node, command or [])
+    os.execvp(argv[0], argv)
+
+
+@app.command()
+def reset(
+    nodes: Annotated[list[str] | None, typer.Argument(help="Nodes; all if none is named.")] = None,
+    name: Name = DEFAULT_RACK,
+) -> None:
+    """Bring nodes back to the state after their first boot, in seconds."""
+    with _interruptible():
+        Rack(name, Progress()).reset(nodes or [])

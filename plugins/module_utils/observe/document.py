@@ -1,0 +1,89 @@
+# Copyright (c) 2026, nearmetal contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole document: `observe(host)` is a pure function of the host's files."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from typing import Dict, Tuple
+
+from .. import capabilities
+from ..host import Host
+from ..state import SCHEMA, Boot, State
+from .confinement import contents, observe_confinement
+from .kernel import observe_kernel, observe_kvm, observe_last_reboot, observe_os
+from .memory import observe_memory
+from .net import observe_net
+from .pci import observe_iommu, observe_pci
+from .reader import Reader
+from .topology import observe_cpu
+
+try:
+    from .. import bootloader
+except ImportError:
+    bootloader = None  # type: ignore[assignment]
+
+
+def observe(host: Host) -> State:
+    """The state document (see state.py) of a host, a tree or a snapshot. Never raises for what it reads."""
+    reader = Reader(host)
+    cpu = observe_cpu(reader)
+    files = _files(reader)
+    state: State = {
+        "schema": SCHEMA,
+        "live": host.live,
+        "os": observe_os(reader),
+        "cpu": cpu,
+        "memory": observe_memory(reader),
+        "kernel": observe_kernel(reader),
+        "boot": _boot(reader),
+        "iommu": observe_iommu(reader),
+        "pci": observe_pci(reader, cpu["nodes"]),
+        "net": observe_net(reader),
+        "confinement": {**observe_confinement(reader, []), "files": files},
+        "kvm": observe_kvm(reader),
+        "last_reboot": observe_last_reboot(reader),
+        "files": files,
+        "unread": [],
+    }
+    state["unread"] = reader.unread()
+    return state
+
+
+@functools.cache
+def _capabilities() -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+    """What the capabilities own (FILES) and want read besides (PROBE), in order.
+
+    A module on a host carries only its own capability along; there only that one's files count.
+    """
+    owned: Dict[str, None] = {}
+    wanted: Dict[str, None] = {}
+    for module in pkgutil.iter_modules(capabilities.__path__):
+        try:
+            capability = importlib.import_module(capabilities.__name__ + "." + module.name)
+        except ImportError:
+            continue
+        owned.update(dict.fromkeys(getattr(capability, "FILES", ())))
+        wanted.update(dict.fromkeys(getattr(capability, "PROBE", ())))
+    return tuple(owned), tuple(wanted)
+
+
+def _files(reader: Reader) -> Dict[str, str]:
+    """Contents of what the capabilities want read; /sys/fs/cgroup has its place in `confinement`."""
+    owned, wanted = _capabilities()
+    patterns = dict.fromkeys(p for p in (*owned, *wanted) if not p.startswith("/sys/fs/cgroup/"))
+    return contents(reader, [path for pattern in patterns for path in reader.glob(pattern)])
+
+
+def _boot(reader: Reader) -> Boot:
+    """The `boot` section; its own observer raises for files that cannot be read."""
+    if bootloader is None:
+        return {"loader": "", "configured": None, "sealed": "", "sources": []}
+    try:
+        return bootloader.observe(reader.host)
+    except Exception as err:
+        reader.note("boot", str(err))
+        return {"loader": "", "configured": None, "sealed": str(err), "sources": []}

@@ -1,0 +1,203 @@
+"""The main job on the virtual rack, and what may go wrong in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Rack
+
+WANTED = "intel_iommu=on"
+MODULES = {"nearmetal.rack.kernel_cmdline", "nearmetal.rack.hugepages", "nearmetal.rack.cpu_isolation"}
+
+
+def events(rack: Rack, run: str) -> list[dict[str, object]]:
+    path = Path(rack.env["NEARMETAL_STATE_DIR"]) / "runs" / run / "journal.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def runs(rack: Rack) -> list[dict[str, str]]:
+    return list(json.loads(rack.run("runs", "--json").out))
+
+
+def wait_for(rack: Rack, process: subprocess.Popen[str], event: str, host: str, seconds: float = 300) -> str:
+    """Wait until the newest run's journal has the event; returns the run's id."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
+        found = runs(rack)
+        if found and any(e["event"] == event and e.get("host") == host for e in events(rack, found[0]["id"])):
+            return found[0]["id"]
+        time.sleep(1)
+    pytest.fail(f"no {event} of {host}: {process.communicate() if process.poll() is not None else 'still running'}")
+
+
+def test_converges_with_one_reboot_and_then_changes_nothing(rack: Rack) -> None:
+    plan = rack.plan()
+    assert plan["summary"]["reboots"] == 2
+    assert plan["summary"]["changed_hosts"] == 2
+    before = {n: rack.ssh(n, "cat /proc/sys/kernel/random/boot_id") for n in ("node1", "node2")}
+
+    done = rack.apply()
+    assert done.code == 0, done.text
+    run = runs(rack)[0]["id"]
+    reboots = [e["host"] for e in events(rack, run) if e["event"] == "reboot_done"]
+    assert sorted(reboots) == ["node1", "node2"]
+
+    for node in ("node1", "node2"):
+        assert rack.ssh(node, "cat /proc/sys/kernel/random/boot_id") != before[node]
+        assert WANTED in rack.ssh(node, "cat /proc/cmdline").split()
+        pages = "cat /sys/devices/system/node/node{0,1}/hugepages/hugepages-2048kB/nr_hugepages"
+        assert rack.ssh(node, f"bash -c '{pages}'").split() == ["192", "160"]
+        assert rack.ssh(node, "cat /sys/fs/cgroup/system.slice/cpuset.cpus.effective") == "0-1,4-5"
+        assert "DMAR" in rack.ssh(node, "ls /sys/class/iommu; dmesg | grep -i 'DMAR: IOMMU enabled'")
+
+    again = rack.apply()
+    assert again.code == 0, again.text
+    assert "Nothing to do" in again.out
+    assert "0 modules run" in again.out
+    assert len(runs(rack)) == 1, "a run that does nothing leaves no run"
+    assert rack.run("drift", "-i", rack.inventory).code == 0
+
+    # Drift made by hand is found, named, and taken back without a reboot.
+    rack.ssh("node1", "echo 7 > /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages")
+    drifted = rack.run("drift", "-i", rack.inventory, "--json")
+    assert drifted.code == 2
+    assert {s["host"] for s in json.loads(drifted.out)["steps"]} == {"node1"}
+    assert rack.apply().code == 0
+    assert rack.ssh("node1", "cat /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages") == "192"
+
+
+def test_controller_killed_in_the_middle_then_resumed(rack: Rack) -> None:
+    process = rack.start("apply", "-i", rack.inventory, "--yes", "-l", "node1")
+    run = wait_for(rack, process, "step_done", "node1")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    time.sleep(3)
+    orphans = subprocess.run(["pgrep", "-f", run], capture_output=True, text=True, check=False).stdout
+    assert not orphans, "the playbook went on without its controller"
+    assert [r["status"] for r in runs(rack) if r["id"] == run] == ["died"]
+
+    done = rack.apply("-l", "node1")
+    assert done.code == 0, done.text
+    assert "was cut off" in done.out
+    assert WANTED in rack.ssh("node1", "cat /proc/cmdline").split()
+    assert rack.run("drift", "-i", rack.inventory, "-l", "node1").code == 0
+    # Nothing of the image's own arguments was lost or doubled on the way.
+    words = rack.ssh("node1", "cat /proc/cmdline").split()
+    assert words.count(WANTED) == 1
+    assert "tsc=reliable" in words
+
+
+def test_node_that_does_not_come_back(rack: Rack) -> None:
+    process = rack.start("apply", "-i", rack.inventory, "--yes", "-l", "node1", "-e", "nearmetal_reboot_timeout=30")
+    wait_for(rack, process, "reboot_start", "node1")
+    with paused_when_down(rack, "node1"):
+        out, err = process.communicate(timeout=400)
+        assert process.returncode == 1, out + err
+        assert "node1" in out
+        assert "reboot" in (out + err).lower()
+    assert runs(rack)[0]["status"] == "failed"
+    wait_until_up(rack, "node1")
+    done = rack.apply("-l", "node1")
+    assert done.code == 0, done.text
+    assert WANTED in rack.ssh("node1", "cat /proc/cmdline").split()
+
+
+@contextlib.contextmanager
+def paused_when_down(rack: Rack, node: str) -> Iterator[None]:
+    """Stop the node's processor as soon as it went down, as a machine that hangs in its firmware."""
+    pid = next(n["pid"] for n in json.loads(rack.lab("status", "--json").out)["nodes"] if n["name"] == node)
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        if rack.run("lab", "ssh", "--name", rack.name, node, "--", "true", timeout=60).code != 0:
+            break
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def wait_until_up(rack: Rack, node: str) -> None:
+    end = time.monotonic() + 240
+    while time.monotonic() < end:
+        if rack.run("lab", "ssh", "--name", rack.name, node, "--", "true", timeout=120).code == 0:
+            return
+        time.sleep(2)
+    pytest.fail(f"{node} is not back")
+
+
+def test_boot_loader_that_ignores_the_argument(rack: Rack) -> None:
+    """custom.cfg, which grub.cfg sources last, overrules the default entry with the old arguments."""
+    rack.ssh("node1", OLD_ENTRY)
+    done = rack.apply("-l", "node1")
+    assert done.code == 1, done.text
+    run = runs(rack)[0]["id"]
+    assert [e["event"] for e in events(rack, run)].count("reboot_done") <= 1
+    assert WANTED in done.text
+    booted = rack.ssh("node1", "cat /proc/sys/kernel/random/boot_id")
+
+    again = rack.apply("-l", "node1")
+    assert again.code == 1, again.text
+    assert rack.ssh("node1", "cat /proc/sys/kernel/random/boot_id") == booted, "rebooted again for the same reason"
+
+
+OLD_ENTRY = r"""
+set -e
+line=$(grep -m1 -E '^\s*linux\s' /boot/grub/grub.cfg)
+init=$(grep -m1 -E '^\s*initrd\s' /boot/grub/grub.cfg)
+search=$(grep -m1 -E '^\s*search .*--set=root' /boot/grub/grub.cfg)
+cat > /boot/grub/custom.cfg <<EOF
+menuentry old --id old {
+$search
+$line
+$init
+}
+set default=old
+EOF
+"""
+
+
+def test_disk_full_while_writing_the_boot_configuration(rack: Rack) -> None:
+    old = rack.ssh("node1", "sha256sum /etc/default/grub /boot/grub/grub.cfg")
+    rack.ssh("node1", FILL)
+    done = rack.apply("-l", "node1")
+    assert done.code == 1, done.text
+    assert "No space left" in done.text
+    rack.ssh("node1", "rm -f /fill*")
+    assert rack.ssh("node1", "sha256sum /etc/default/grub /boot/grub/grub.cfg") == old
+    done = rack.apply("-l", "node1")
+    assert done.code == 0, done.text
+    assert WANTED in rack.ssh("node1", "cat /proc/cmdline").split()
+
+
+FILL = r"""
+set -e
+free=$(stat -f -c '%f*%S' /)
+fallocate -l $((free - 65536)) /fill1 || true
+head -c 1G /dev/zero > /fill2 2>/dev/null || true
+sync
+! head -c 8192 /dev/zero > /fill3 2>/dev/null
+rm -f /fill3
+"""
+
+
+def test_second_apply_is_refused(rack: Rack) -> None:
+    first = rack.start("apply", "-i", rack.inventory, "--yes", "-l", "node1")
+    run = wait_for(rack, first, "task_start", "node1")
+    second = rack.apply("-l", "node2")
+    assert second.code == 1
+    assert f"pid {first.pid}" in second.err
+    assert run in second.err
+    first.send_signal(signal.SIGINT)
+    out, err = first.communicate(timeout=300)
+    assert first.returncode == 1, out + err
+    assert "To go on" in out
+    assert runs(rack)[0]["status"] == "interrupted"

@@ -1,0 +1,122 @@
+"""The one plan of a host, from toy capabilities."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ansible_collections.nearmetal.rack.plugins.module_utils import loop
+from ansible_collections.nearmetal.rack.plugins.module_utils.capabilities import kernel_args
+from ansible_collections.nearmetal.rack.plugins.module_utils.model import (
+    REBOOT,
+    Call,
+    CmdlineRequest,
+    Decision,
+    IntentError,
+    Problem,
+    Step,
+)
+
+
+def step(capability: str, key: str = "k", disruption: str = "none", requires: tuple[str, ...] = ()) -> Step:
+    return Step(capability, key, "a", "b", "because", disruption, "read back", requires)
+
+
+def capability(name: str, decision: Decision = Decision(), after: tuple[str, ...] = (), **extra: Any) -> Any:  # noqa: B008
+    return SimpleNamespace(
+        AFTER=after, problems=lambda options: [], cmdline=lambda options, state: extra.get("request", CmdlineRequest()),
+        decide=lambda options, state: decision, OWNED=extra.get("owned", ()),
+    )  # fmt: skip
+
+
+STATE: Any = {
+    "kernel": {"cmdline": "quiet", "boot_id": "b1", "release": "6.1"}, "last_reboot": None, "unread": [], "live": True,
+    "boot": {"loader": "grub", "configured": "quiet", "sealed": "", "sources": []}, "os": {"id": "debian"},
+}  # fmt: skip
+
+
+def test_order_follows_after_then_the_alphabet() -> None:
+    caps = {"a": capability("a", after=("z",)), "z": capability("z"), "m": capability("m")}
+    assert loop.in_order(caps) == ["m", "z", "a"]
+    with pytest.raises(ValueError, match="wait for each other"):
+        loop.in_order({"a": capability("a", after=("b",)), "b": capability("b", after=("a",))})
+
+
+def test_all_reboots_become_one_and_it_requires_each_step() -> None:
+    caps = {n: capability(n, Decision((step(n, disruption="reboot"),), Call("m", {}))) for n in ("x", "y")}
+    plan = loop.decide({"x": {}, "y": {}}, STATE, caps)
+    assert plan["status"] == "changes"
+    assert [s["id"] for s in plan["steps"]] == ["x/k", "y/k", "reboot/reboot"]
+    assert plan["steps"][-1]["requires"] == ["x/k", "y/k"]
+    assert loop.summary({"h": plan})["reboots"] == 1
+    assert loop.summary({"h": plan})["by_disruption"]["reboot"] == 2
+
+
+def test_what_must_wait_for_the_reboot_is_held_back() -> None:
+    caps = {
+        "late": capability("late", Decision((step("late", requires=(REBOOT,)),), Call("m", {}))),
+        "soon": capability("soon", Decision((step("soon", disruption="reboot"),), Call("m", {}))),
+    }
+    assert loop.decide({"late": {}, "soon": {}}, STATE, caps)["roles"] == ["soon"]
+    assert loop.decide({"late": {}}, STATE, caps)["roles"] == ["late"]
+
+
+def test_a_problem_anywhere_keeps_the_whole_host_untouched() -> None:
+    def refuse(options: Any, state: Any) -> Decision:
+        raise IntentError([Problem("bad_x", 1, "no", "yes")])
+
+    bad = capability("bad")
+    bad.decide = refuse
+    caps = {"bad": bad, "good": capability("good", Decision((step("good"),), Call("m", {})), request=CmdlineRequest(("a=1",)))}
+    plan = loop.decide({"bad": {}, "good": {}}, STATE, {**caps, "kernel_args": kernel_args})
+    assert plan["status"] == "problems"
+    assert plan["calls"] == {}
+    assert plan["roles"] == []
+    assert not [s for s in plan["steps"] if s["capability"] == "kernel_args"]
+
+
+def test_kernel_arguments_of_all_are_written_once() -> None:
+    caps = {n: capability(n, request=CmdlineRequest((f"{n}=1",), (), f"{n} needs it")) for n in ("x", "y")}
+    plan = loop.decide({"x": {}, "y": {}}, STATE, caps)
+    assert list(plan["calls"]) == ["kernel_args"]
+    assert set(plan["calls"]["kernel_args"]["args"]["args"]) == {"x=1", "y=1"}
+    reason = plan["steps"][0]["reason"]
+    assert "x needs it" in reason
+    assert "y needs it" in reason
+    assert plan["reboot"]
+
+
+def test_converged_host_has_no_steps() -> None:
+    caps = {"x": capability("x", request=CmdlineRequest(("quiet",)))}
+    plan = loop.decide({"x": {}}, STATE, caps)
+    assert (plan["status"], plan["steps"], plan["calls"], plan["reboot"]) == ("ok", [], {}, False)
+
+
+def test_reboot_in_vain_is_not_repeated() -> None:
+    caps = {"x": capability("x", request=CmdlineRequest(("a=1",)))}
+    state = {**STATE, "boot": {**STATE["boot"], "configured": "quiet a=1"}}
+    plan = loop.decide({"x": {}}, state, caps)
+    assert plan["reboot"]
+    assert not plan["calls"], "it is written already"
+    note = {"boot_id": "b0", "reason": plan["reboot_digest"], "wanted": plan["reboot_words"]}
+    again = loop.decide({"x": {}}, {**state, "last_reboot": note}, caps)
+    assert again["status"] == "problems"
+    assert again["problems"][0]["kind"] == "host"
+    before_reboot = loop.decide({"x": {}}, {**state, "last_reboot": {**note, "boot_id": "b1"}}, caps)
+    assert before_reboot["status"] == "changes", "noted in this very boot: the reboot is still to come"
+
+
+def test_an_argument_has_one_owner() -> None:
+    caps = {"kernel_args": kernel_args, "x": capability("x", owned=("nohz_full",))}
+    found = loop.check({"kernel_args": {"present": ["nohz-full=2"], "absent": []}, "x": {}}, caps)
+    assert [(p.variable, p.value) for p in found] == [("kernel_args_present", "nohz-full=2")]
+    assert not loop.check({"kernel_args": {"present": ["nohz_full=2"], "absent": []}}, caps)
+
+
+def test_digest_is_of_what_is_done() -> None:
+    def made(after: str) -> str:
+        return str(loop.digest([{"id": "i", "before": "a", "after": after}]))
+
+    assert made("b") == made("b") != made("c")
