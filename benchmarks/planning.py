@@ -13,21 +13,17 @@ import time
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TOP), str(TOP / ".cache" / "collections"), str(TOP / "tests")]
+sys.path[:0] = [str(TOP), str(TOP / ".cache" / "collections"), str(TOP / "tests" / "support")]
 
-from support import rack  # noqa: E402
+import rack  # noqa: E402
 
 
 def measure(hosts: int) -> dict[str, float]:
     """{hosts, plan_s, per_host_ms, peak_mb}. Every host gets a document of its own, as in a real run."""
-    from ansible_collections.nearmetal.rack.plugins.module_utils import loop
-    from ansible_collections.nearmetal.rack.plugins.plugin_utils.intent import CAPABILITIES, read_intent
-
-    text = json.dumps(rack.factory_state())
-    intents = [read_intent(rack.VARIABLES, lambda value: value)[0] for _ in range(1)]
+    text, intent = json.dumps(rack.factory_state()), rack.intent()
     start = time.perf_counter()
-    plans = {f"host{n}": loop.decide(intents[0], json.loads(text), CAPABILITIES) for n in range(hosts)}
-    total = loop.summary(plans)
+    plans = {f"host{n}": rack.loop.decide(intent, json.loads(text), rack.CAPABILITIES) for n in range(hosts)}
+    total = rack.loop.summary(plans)
     seconds = time.perf_counter() - start
     if total["changed_hosts"] != hosts:
         raise SystemExit(f"only {total['changed_hosts']} of {hosts} hosts have steps: the benchmark measures nothing")
@@ -42,7 +38,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     result = measure(args.hosts)
-    print(json.dumps(result) if args.json else "{hosts} hosts planned in {plan_s} s, {per_host_ms} ms each, {peak_mb} MB".format(**result))
+    words = "{hosts} hosts planned in {plan_s} s, {per_host_ms} ms each, {peak_mb} MB"
+    print(json.dumps(result) if args.json else words.format(**result))
 
 
 if __name__ == "__main__":

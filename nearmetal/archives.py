@@ -192,14 +192,18 @@ def _read(path: Path) -> _Members:
                 members.files[name] = data.read() if data else b""
             else:
                 _other(path, members, member, name)
-    if path.stat().st_size % 512 and tarfile.is_tarfile(path) and _plain(path):
-        raise tarfile.ReadError("the last block is cut off")
+    _check_end(path)
     return members
 
 
-def _plain(path: Path) -> bool:
+def _check_end(path: Path) -> None:
+    """A tar archive ends with zero blocks; without compression nothing else tells that it was cut off."""
     with open(path, "rb") as file:
-        return file.read(512)[257:262] == b"ustar"
+        if file.read(512)[257:262] != b"ustar":
+            return
+        file.seek(-512, os.SEEK_END)
+        if file.read().strip(b"\0"):
+            raise tarfile.ReadError("the end is missing")
 
 
 def _other(path: Path, members: _Members, member: tarfile.TarInfo, name: str) -> None:

@@ -146,8 +146,8 @@ def _table(plan: Plan) -> Table:
         key = tuple(str(step[k]) for k in ("capability", "key", "before", "after", "reason", "disruption"))
         groups.setdefault(key, []).append(step["host"])
     last = ""
-    for (capability, key, before, after, reason, disruption), hosts in groups.items():
-        name = f"[bold]{escape(capability)}[/] {escape(key)}" if key != capability else f"[bold]{escape(key)}[/]"
+    for (capability, what, before, after, reason, disruption), hosts in groups.items():
+        name = f"[bold]{escape(capability)}[/] {escape(what)}" if what != capability else f"[bold]{escape(what)}[/]"
         change = f"{escape(before) or '(nothing)'} [dim]->[/] {escape(after) or '(nothing)'}\n[dim]{escape(reason)}[/]"
         if capability != last and last:
             table.add_section()

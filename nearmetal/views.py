@@ -28,6 +28,17 @@ def gib(value: int | None) -> str:
     return "memory not known" if value is None else f"{value / GIB:.1f} GiB"
 
 
+def cpus(text: str) -> str:
+    """A cpulist; interleaved CPUs in a form that does not fill the screen: 0-78 by 2."""
+    numbers = text.split(",")
+    if len(numbers) > 4 and all(number.isdigit() for number in numbers):
+        values = [int(number) for number in numbers]
+        steps = {two - one for one, two in zip(values, values[1:], strict=False)}
+        if len(steps) == 1:
+            return f"{values[0]}-{values[-1]} by {steps.pop()}"
+    return text
+
+
 def show_state(console: Console, name: str, state: State) -> None:
     """Print the table, then what could not be read."""
     table = Table(title=escape(name), title_justify="left", title_style="bold", show_header=False, width=min(console.width, 100))
@@ -87,10 +98,10 @@ def _cpu_sets(cpu: State) -> Iterator[Row]:
 def _nodes(state: State) -> Iterator[Row]:
     for at, node in enumerate(state["cpu"]["nodes"]):
         kind = {"gpu": "GPU memory", "memory": "no CPUs"}.get(node["kind"], "")
-        cpus = f"CPUs {node['cpus']}" if node["cpus"] else kind
+        who = f"CPUs {cpus(node['cpus'])}" if node["cpus"] else kind
         others = [d for place, d in enumerate(node["distances"]) if place != at]
         far = f", distance {min(others)}" + (f" to {max(others)}" if max(others) > min(others) else "") if others else ""
-        yield f"node {node['id']}", f"{cpus}, {gib(node['memory_bytes'])}{far}"
+        yield f"node {node['id']}", f"{who}, {gib(node['memory_bytes'])}{far}"
 
 
 def _hugepages(memory: State) -> str:

@@ -98,14 +98,14 @@ setup_python() {
 
 setup_browser() { # where the distribution has none as a package
     local name
-    for name in chromium google-chrome google-chrome-stable; do
+    for name in .venv/bin/chromium chromium google-chrome google-chrome-stable; do
         command -v "$name" >/dev/null && return
     done
-    ls "${PLAYWRIGHT_BROWSERS_PATH:-$HOME/.cache/ms-playwright}"/chromium*/ >/dev/null 2>&1 && return
-    [ "${NEARMETAL_NO_INSTALL:-}" != 1 ] ||
-        die "no Chromium for the report's tests: .venv/bin/playwright install --with-deps chromium"
-    say "no Chromium on this machine: Playwright installs one (and what it needs, with apt)"
+    [ "${NEARMETAL_NO_INSTALL:-}" != 1 ] || die "no Chromium on this machine: the report's tests need one"
+    say "no Chromium as a package of this system: Playwright brings one (and, with apt, the libraries for it)"
     .venv/bin/playwright install --with-deps chromium || die "Playwright could not: see the message above"
+    ln -sfn "$(.venv/bin/python -c 'from playwright.sync_api import sync_playwright as start
+with start() as play: print(play.chromium.executable_path)')" .venv/bin/chromium
 }
 
 case ${1:-all} in

@@ -21,12 +21,9 @@ rack|mmdebstrap|mmdebstrap|the operating system image of the nodes
 rack|gdisk|sgdisk|the image's partitions
 rack|mtools|mcopy|the image's EFI partition
 rack|e2fsprogs|mke2fs|the image's root file system
-rack|ovmf|/usr/share/OVMF/OVMF_CODE_4M.fd|firmware of nodes that boot by EFI
-rack|grub-pc-bin|/usr/lib/grub/i386-pc/boot.img|the image's boot loader
-rack|grub-common|grub-mkimage|the image's boot loader
 user|uidmap|newuidmap|building the image without being root
 rack|openssh-client|ssh|how Ansible reaches the nodes
-rack|iproute2|ip|the rack's network
+rack|procps|pgrep|looking for processes that were left over
 rack|debian-archive-keyring|/usr/share/keyrings/debian-archive-keyring.gpg|the packages in the image are Debian's
 browser|chromium|-|looking at the HTML report in its tests
 browser|fonts-dejavu-core|/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf|letters in that browser

@@ -197,7 +197,7 @@ def _stoppable() -> Iterator[list[bool]]:
 
 def _last_duration() -> float | None:
     """Median seconds of a batch in the latest runs that went well; None where there was none."""
-    seconds = []
+    seconds: list[float] = []
     for run in history.all_runs():
         journal = run.folder / "journal.jsonl"
         if run.status == "ok" and journal.exists() and len(seconds) < 3:

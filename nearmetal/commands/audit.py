@@ -6,7 +6,6 @@ import json as jsonlib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -15,6 +14,7 @@ from rich.table import Table
 from nearmetal import core
 from nearmetal.commands import options
 from nearmetal.commands.inspect import Become, Hosts, OptionalInventory, Sysroot, documents, report_failed
+from nearmetal.errors import USAGE, NearmetalError
 
 COLOURS = {"high": "red bold", "medium": "yellow", "low": "cyan", "note": "dim"}
 
@@ -48,7 +48,7 @@ def audit(
     """Compare hosts with a preset: findings with evidence, expected cost and fix. Changes nothing."""
     auditor = core.module("audit")
     if preset not in auditor.PRESETS:
-        raise click.BadParameter(f"{preset} is none of {', '.join(auditor.PRESETS)}", param_hint="--preset")
+        raise NearmetalError(f"--preset {preset}: give one of {', '.join(auditor.PRESETS)}", USAGE)
     found, failed = documents(hosts, sysroot, inventory, become, "audit")
     console = options.console()
     for host, state in found.items():

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from nearmetal import __version__, archives, core
@@ -89,7 +88,7 @@ def scrub(data: Snapshot, keep: list[str], name: str) -> Snapshot:
     try:
         scrubber = Scrubber(keep, [h for h in hostnames if h and not h.replace(".", "").isdigit()])
     except ValueError as err:
-        raise click.BadParameter(str(err), param_hint="--keep") from err
+        raise NearmetalError(f"--keep: {err}", USAGE) from err
     return {
         "files": scrubber.files(data["files"]),
         "links": {scrubber.line(path): scrubber.line(target) for path, target in data["links"].items()},
@@ -149,7 +148,7 @@ def capture(
     if bmc:
         raise NearmetalError("--bmc: this version has no BMC client; capture the host alone, without --bmc", USAGE)
     if bool(host) == (sysroot is not None):
-        raise click.UsageError("give one host, or --sysroot PATH")
+        raise NearmetalError("give one host, or --sysroot PATH", USAGE)
     kinds = [kind.strip() for kind in keep.split(",") if kind.strip()]
     scrub({"files": {}, "links": {}, "errors": {}, "folders": [], "live": False}, kinds, "")  # bad --keep: say so first
     data = read_tree(sysroot) if sysroot is not None else read_host(host, inventory, become)

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 
 from nearmetal import archives, core
 from nearmetal.commands import options
-from nearmetal.errors import FAILED, OK
+from nearmetal.errors import FAILED, OK, USAGE, NearmetalError
 from nearmetal.hosts import observe_hosts
 from nearmetal.views import show_state
 
@@ -29,10 +28,10 @@ def documents(
     """State documents by host ("" for a tree), and messages of the hosts that could not be observed."""
     if sysroot is not None:
         if hosts or inventory:
-            raise click.UsageError("give hosts or --sysroot, not both")
+            raise NearmetalError("give hosts or --sysroot, not both", USAGE)
         return {"": core.observe(archives.tree_host(sysroot))}, {}
     if not hosts and not inventory:
-        raise click.UsageError(f"nothing to {command}: give a host, an inventory (-i), or --sysroot PATH")
+        raise NearmetalError(f"nothing to {command}: give a host, an inventory (-i), or --sysroot PATH", USAGE)
     if inventory:
         options.check_inventory(inventory)
     observed = observe_hosts(hosts or [], inventory, become)

@@ -7,7 +7,6 @@ import fcntl
 import io
 import os
 import shutil
-import signal
 import subprocess
 import tarfile
 import tempfile
@@ -20,25 +19,19 @@ from .. import paths
 from ..errors import NearmetalError
 from . import disk, mirror, preflight, process
 from .progress import Progress
-from .recipe import FILES, MODES, ROOT_SECTOR, SETUP, Recipe
+from .recipe import FILES, MAKE_ROOT, MODES, ROOT_SECTOR, SETUP, Recipe
 
 SAY_EVERY = 30
-# Makes the root file system inside the disk from the tree that mmdebstrap packed. Run as (a kind of) root, so
-# that every file keeps its owner. GRUB does not know the two features that are switched off.
-MAKE_ROOT = """set -eu
-mkdir tree
-tar -xpf root.tar -C tree --numeric-owner
-mv tree/nearmetal-lab-out out
-rm root.tar
-mke2fs -q -t ext4 -b 4096 -L root -U "$1" -O ^metadata_csum_seed,^orphan_file \\
-  -E "offset=$2,lazy_itable_init=1,lazy_journal_init=1" -d tree disk.raw "$3"
-rm -rf tree
-"""
 
 
 def image_path(recipe: Recipe) -> Path:
     """Where the image of this recipe is, or will be."""
     return paths.cache_dir() / "images" / f"{recipe.digest}.qcow2"
+
+
+def kernel_path(recipe: Recipe) -> Path:
+    """The kernel of this recipe's image, beside it."""
+    return image_path(recipe).with_suffix(".vmlinuz")
 
 
 def ensure_image(recipe: Recipe, progress: Progress, cancel: threading.Event | None = None) -> Path:
@@ -47,13 +40,13 @@ def ensure_image(recipe: Recipe, progress: Progress, cancel: threading.Event | N
     Raises NearmetalError naming the build log if the build fails, KeyboardInterrupt if cancelled.
     """
     image = image_path(recipe)
-    if image.exists():
+    if image.exists() and kernel_path(recipe).exists():
         return image
     preflight.check_build_tools()
     image.parent.mkdir(parents=True, exist_ok=True)
     preflight.check_disk(image.parent, preflight.BUILD_GIB)
     with _build_lock(image.with_suffix(".lock"), progress):
-        if not image.exists():
+        if not (image.exists() and kernel_path(recipe).exists()):
             _build(recipe, image, progress, cancel or threading.Event())
     return image
 
@@ -77,11 +70,13 @@ def _build(recipe: Recipe, image: Path, progress: Progress, cancel: threading.Ev
         # The file systems' tools run as another user without root: they must be able to enter.
         work.chmod(0o755)
         _steps(recipe, work, log, progress, cancel)
+        os.replace(work / "out" / "vmlinuz", kernel_path(recipe))
         os.replace(work / "disk.qcow2", image)
     except subprocess.CalledProcessError as err:
         raise NearmetalError(_failure(err, log)) from None
     finally:
-        _remove(work)
+        with process.uninterrupted():
+            _remove(work)
     progress.say(f"node image ready ({image.stat().st_blocks * 512 / 2**30:.1f} GiB in {image})")
 
 
@@ -109,8 +104,11 @@ def bootstrap_argv(recipe: Recipe, work: Path) -> list[str]:
     """Write the recipe's files into `work` and return the mmdebstrap command that makes root.tar there."""
     (work / "files.tar").write_bytes(files_tar(recipe))
     (work / "setup.sh").write_text(recipe.fill(SETUP))
+    root = os.geteuid() == 0
+    # In a mount namespace of its own nothing stays mounted, however the build ends.
     return [
-        "mmdebstrap", "--mode=" + ("root" if os.geteuid() == 0 else "unshare"), "--variant=minbase",
+        *(["unshare", "--mount"] if root else []), "mmdebstrap", f"--mode={'root' if root else 'unshare'}",
+        "--variant=minbase",
         "--architectures=amd64", "--components=main", "--format=tar",
         *mirror.apt_transport_options(),
         *(f"--dpkgopt={option}" for option in recipe.dpkg_options()),
@@ -144,6 +142,8 @@ def _watched(argv: list[str], work: Path, log: Path, progress: Progress, cancel:
         out.write(f"+ {' '.join(argv)}\n".encode())
         out.flush()
         env = {**os.environ, "LC_ALL": "C.UTF-8", "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
+        if os.geteuid() == 0:
+            env["TMPDIR"] = str(work)
         child = subprocess.Popen(
             argv, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )
@@ -159,20 +159,10 @@ def _watched(argv: list[str], work: Path, log: Path, progress: Progress, cancel:
                 progress.say(f"still at it: {last_line(log)[:90]}")
     finally:
         if child.returncode is None:
-            signal_safe_stop(child)
+            with process.uninterrupted():
+                process.stop_group(child)
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, argv)
-
-
-def signal_safe_stop(child: subprocess.Popen[bytes]) -> None:
-    """End the build's process group even if Ctrl-C is pressed again meanwhile."""
-    in_main = threading.current_thread() is threading.main_thread()
-    former = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main else None
-    try:
-        process.stop_group(child)
-    finally:
-        if in_main:
-            signal.signal(signal.SIGINT, former)
 
 
 def _remove(work: Path) -> None:
@@ -191,7 +181,8 @@ def last_line(log: Path) -> str:
 def _failure(err: subprocess.CalledProcessError, log: Path) -> str:
     lines = log.read_bytes()[-20000:].decode(errors="replace").splitlines()
     errors = [line for line in lines if line.startswith("E:") or "rror" in line] or lines
+    tool = next(word for word in err.cmd if word != "unshare" and not word.startswith("-"))
     return (
-        f"The node image could not be built: {err.cmd[0]} ended with status {err.returncode}. "
+        f"The node image could not be built: {tool} ended with status {err.returncode}. "
         f"Last it said: {' | '.join(errors[-3:])}. The whole log: {log}"
     )

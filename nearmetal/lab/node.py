@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import USAGE, NearmetalError
@@ -19,6 +20,7 @@ from .qmp import Qmp
 from .store import NodeState
 
 TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
+LOGIN_S = 60
 PANIC = b"Kernel panic - not syncing"
 
 
@@ -74,7 +76,7 @@ class Node:
         argv = command(self.spec, self.hardware, self.files, self.state.port, snapshot)
         self.state.process, child = process.spawn(argv, log)
         self._save()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while True:
             self._check_cancel()
             if child.poll() is not None or not self.running():
@@ -147,10 +149,27 @@ class Node:
 
     def run(self, line: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a shell line on the node as root. Raises subprocess.TimeoutExpired; never for its exit status."""
+        with self._ssh(line, timeout) as child:
+            out, err = child.communicate()
+        self._check_cancel()
+        if child.returncode == -signal.SIGKILL:
+            raise subprocess.TimeoutExpired(line, timeout, out, err)
+        return subprocess.CompletedProcess(line, child.returncode, out, err)
+
+    @contextlib.contextmanager
+    def _ssh(self, line: str, timeout: float) -> Iterator[subprocess.Popen[str]]:
+        """An ssh client that runs a shell line; killed after `timeout` seconds, or when the command is cancelled."""
         argv = ["ssh", "-F", str(self._ssh_config), "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", self.name, line]
-        return subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
+            over = threading.Event()
+            guard = threading.Thread(target=_guard, args=(child, over, self._cancel, timeout), daemon=True)
+            guard.start()
+            try:
+                yield child
+            finally:
+                over.set()
+                guard.join()
 
     def wait_ready(self, limit_s: float, stall_s: float) -> None:
         """Wait until ssh lets us in, and set the clock, which stood still while the node was a snapshot.
@@ -197,13 +216,26 @@ class Node:
         return False
 
     def _login(self) -> str:
-        """Log in and set the clock; returns why not, "" if it worked."""
-        try:
-            done = self.run(f"date -s @{time.time():.2f}", timeout=40)
-        except subprocess.TimeoutExpired:
-            return "ssh greets but the login hangs"
-        return "" if done.returncode == 0 else f"ssh says: {done.stderr.strip()[-200:]}"
+        """Log in and set the clock; returns why not, "" if it worked.
+
+        The time is sent once the node asks for it, as the login itself may take long.
+        """
+        with self._ssh("echo time; read now && date -s @$now", LOGIN_S) as child:
+            asked = child.stdout.readline() if child.stdout else ""
+            _, err = child.communicate(f"{time.time():.2f}\n" if asked else None)
+        if child.returncode == 0:
+            return ""
+        return f"ssh says: {err.strip()[-200:]}" if child.returncode > 0 else "ssh greets but the login hangs"
 
     def _check_cancel(self) -> None:
         if self._cancel.is_set():
             raise Interrupted
+
+
+def _guard(child: subprocess.Popen[str], over: threading.Event, cancel: threading.Event, timeout: float) -> None:
+    """Kill a child that takes too long, or that nobody waits for any more."""
+    end = time.monotonic() + timeout
+    while not over.wait(0.3):
+        if cancel.is_set() or time.monotonic() > end:
+            child.kill()
+            return

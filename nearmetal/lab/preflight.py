@@ -27,6 +27,7 @@ BUILD_TOOLS = {
     "qemu-img": "qemu-utils",
     "tar": "tar",
 }
+KEYRINGS = Path("/usr/share/keyrings")
 QEMU_SOURCES = (
     "the package qemu-system-x86 of Debian 13 and Ubuntu 24.04 is new enough, "
     "on Debian 12 take it from backports: apt-get install -t bookworm-backports qemu-system-x86 qemu-utils"
@@ -48,7 +49,10 @@ def check_build_tools() -> None:
     tools = dict(BUILD_TOOLS)
     if os.geteuid() != 0:
         tools |= {"unshare": "util-linux", "newuidmap": "uidmap"}
-    if missing := missing_packages(tools):
+    missing = missing_packages(tools)
+    if not any(KEYRINGS.glob("debian-archive-keyring.*")):
+        missing.append("debian-archive-keyring")
+    if missing:
         raise NearmetalError(
             f"Building the node image needs packages that are not installed: apt-get install {' '.join(missing)}"
         )

@@ -6,8 +6,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -73,6 +74,21 @@ def stop(process: Process, seconds: float = 5) -> None:
         if wait_gone(process, seconds):
             break
     wait_gone(process, 0)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Clean up undisturbed: Ctrl-C, SIGTERM and SIGHUP are passed over meanwhile (in the main thread)."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def stop_group(child: subprocess.Popen[bytes], seconds: float = 20) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 
 from rich.console import Console
+from rich.markup import escape
 
 
 class Progress:
@@ -23,4 +24,4 @@ class Progress:
             return
         stamp = f"{time.monotonic() - self._began:6.1f}s"
         with self._lock:
-            self._console.print(f"[dim]{stamp}[/dim] {f'[bold]{who}[/bold]: ' if who else ''}{text}", soft_wrap=True)
+            self._console.print(f"[dim]{stamp}[/dim] {f'[bold]{who}[/bold]: ' if who else ''}{escape(text)}", soft_wrap=True)

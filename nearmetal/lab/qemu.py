@@ -73,12 +73,17 @@ def mac(rack: str, number: int, index: int) -> str:
     return f"52:54:00:{hashlib.sha256(rack.encode()).digest()[0]:02x}:{number:02x}:{index:02x}"
 
 
+def machine_options(accel: str) -> list[str]:
+    """Board and processor, as far as the accelerator matters to them."""
+    full = "tcg,thread=multi,tb-size=512" if accel == "tcg" else accel
+    return ["-nodefaults", "-machine", "q35,kernel-irqchip=split,smm=off", "-accel", full, "-cpu", "max,-la57"]
+
+
 def machine(spec: NodeSpec, hardware: Hardware) -> list[str]:
     """Board, processors and memory."""
     half = spec.memory_mib // 2
-    accel = "tcg,thread=multi,tb-size=512" if hardware.accel == "tcg" else hardware.accel
     return [
-        "-nodefaults", "-machine", "q35,kernel-irqchip=split,smm=off", "-accel", accel, "-cpu", "max,-la57",
+        *machine_options(hardware.accel),
         "-uuid", hardware.uuid, "-m", str(spec.memory_mib), "-smp", "8,sockets=2,cores=2,threads=2",
         "-object", f"memory-backend-ram,id=m0,size={half}M", "-object", f"memory-backend-ram,id=m1,size={half}M",
         "-numa", "node,nodeid=0,cpus=0-3,memdev=m0", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1",

@@ -64,16 +64,17 @@ class Rack:
 
     def up(self, ssh_port: int | None = None) -> None:
         """Start what does not run. When it fails or is interrupted, nothing it started is left running."""
+        self._cancel.clear()
         with self.store.lock():
             self.state = self.store.load()
             before = {name for name, node in self.state.nodes.items() if node.running()}
             try:
                 self._up(ssh_port, before)
             except BaseException as err:
-                self._cancel.set()
-                self._stop_nodes(set(self.specs) - before)
-                if not before:
-                    self._stop_switch()
+                with process.uninterrupted():
+                    self._stop_nodes(set(self.specs) - before)
+                    if not before:
+                        self._stop_switch()
                 if isinstance(err, KeyboardInterrupt | Interrupted):
                     said = "Interrupted; nothing that was started is left running."
                     raise NearmetalError(said, INTERRUPTED) from None
@@ -97,10 +98,14 @@ class Rack:
 
     def down(self, purge: bool = False) -> None:
         """End every process of the rack; with `purge` forget its disks and keys too."""
-        with self.store.lock():
+        if not self.store.folder.exists():
+            self.progress.say(f"rack {self.name} was never up")
+            return
+        with self.store.lock(), process.uninterrupted():
             self.state = self.store.load()
             self._stop_nodes(self.state.nodes)
             self._stop_switch()
+        self.progress.say(f"rack {self.name} is down")
         if purge:
             shutil.rmtree(self.store.folder, ignore_errors=True)
             self.inventory.unlink(missing_ok=True)
@@ -218,7 +223,7 @@ class Rack:
         """Accelerator and identity; both stay while something of the rack runs or its snapshots are to be used."""
         said = subprocess.run([preflight.QEMU, "--version"], capture_output=True, text=True, check=False).stdout
         self.state.qemu = said.splitlines()[0]
-        self.state.accel = accel.choose(self.state.qemu)
+        self.state.accel = accel.choose(self.state.qemu, image.kernel_path(self.recipe), self.progress)
         for name in self.specs:
             self.state.nodes.setdefault(name, NodeState(uuid=str(uuid.uuid4())))
             self.store.node_folder(name).mkdir(parents=True, exist_ok=True)

@@ -9,11 +9,21 @@ from nearmetal.report.cmdline import Word, compare
 from nearmetal.report.collect import Collected, Event, RunData, natural, text, timestamp
 from nearmetal.report.words import duration
 
+OBSERVES = "nearmetal.rack.plan"
+"""The action that observes a host and decides."""
+
+REBOOT_STEP = "reboot/reboot"
+"""The planned step that is the reboot itself."""
+
+FAILURES = ("failed", "unreachable")
+ENDS = ("task_done", "reboot_done", "plan", *FAILURES)
+"""Events that end what was at work on a host."""
+
 OUTCOMES = {
     "verified": ("ok", "verified"),
     "done": ("warn", "done, not verified"),
     "failed": ("bad", "failed"),
-    "started": ("bad", "started, did not end"),
+    "waiting": ("warn", "waits for a reboot"),
     "open": ("warn", "not reached"),
 }
 """Outcome of a step: how it is coloured, what is said."""
@@ -40,7 +50,7 @@ class StepView:
     @property
     def short(self) -> str:
         """The id without the host."""
-        return f"{self.capability}/{self.key}"
+        return self.key if self.key == self.capability else f"{self.capability}/{self.key}"
 
     @property
     def words(self) -> list[Word]:
@@ -71,7 +81,6 @@ class HostChanges:
     host: str
     status: str  # of the plan: "ok", "changes", "problems", "unreachable", "failed", ""
     steps: list[StepView] = field(default_factory=list)
-    proofs: list[str] = field(default_factory=list)  # verified events that name no planned step
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     reboots: int = 0
@@ -93,14 +102,11 @@ def host_changes(found: Collected) -> dict[str, HostChanges]:
 def _of_host(run: RunData, host: str) -> HostChanges:
     planned = run.plan.get("hosts", {}).get(host, {})
     events = [e for e in run.journal if e.host == host]
-    steps = [_step(s, events) for s in run.plan.get("steps", []) if s.get("host") == host]
-    known = {name for s in steps for name in (s.id, s.short)}
-    failures = [e for e in events if e.event in ("problem", "step_failed")]
+    failures = [e for e in events if e.event in FAILURES]
     return HostChanges(
         host=host,
         status=text(planned.get("status")),
-        steps=steps,
-        proofs=[_said(e) for e in events if e.event == "verified" and e.step not in known],
+        steps=[_step(s, events) for s in run.plan.get("steps", []) if s.get("host") == host],
         problems=[_problem(p) for p in planned.get("problems", [])] + [_said(e) for e in failures],
         warnings=[text(w) for w in planned.get("warnings", [])],
         reboots=sum(e.event == "reboot_done" for e in events),
@@ -117,22 +123,14 @@ def _problem(found: Any) -> str:
 
 
 def _said(event: Event) -> str:
-    subject = f"{event.step}: " if event.step else ""
-    return subject + (event.message or event.after or event.event.replace("_", " "))
+    subject = event.task or event.event
+    return f"{subject}: {event.message.strip()}" if event.message.strip() else subject
 
 
 def _step(planned: dict[str, Any], events: list[Event]) -> StepView:
-    names = {text(planned.get("id")), f"{planned.get('capability')}/{planned.get('key')}"}
-    mine = [e for e in events if e.step in names]
-    last = {e.event: e for e in mine}
-    outcome = next(
-        (said for event, said in (("step_failed", "failed"), ("verified", "verified"), ("step_done", "done"),
-                                  ("step_start", "started")) if event in last),
-        "open",
-    )  # fmt: skip
-    proof = last.get("verified") or last.get("step_failed")
-    start, end = last.get("step_start"), last.get("step_done") or last.get("step_failed")
-    span = end.time - start.time if start and end and start.time is not None and end.time is not None else None
+    name = f"{planned.get('capability')}/{planned.get('key')}"
+    verify = text(planned.get("verify"))
+    outcome, evidence = _outcome(name, verify, events)
     return StepView(
         id=text(planned.get("id")),
         host=text(planned.get("host")),
@@ -143,11 +141,50 @@ def _step(planned: dict[str, Any], events: list[Event]) -> StepView:
         reason=text(planned.get("reason")),
         disruption=text(planned.get("disruption")) or "none",
         requires=[text(r) for r in planned.get("requires") or []],
-        verify=text(planned.get("verify")),
+        verify=verify,
         outcome=outcome,
-        evidence=(proof.message or proof.after) if proof else "",
-        took=duration(span) if span is not None else "",
+        evidence=evidence,
+        took=_took(name, events),
     )
+
+
+def _outcome(name: str, verify: str, events: list[Event]) -> tuple[str, str]:
+    """What became of a step, and what shows it: the last observation has the last word.
+
+    A step is verified where it was in the first observation of the run or the plan and a later one,
+    in which everything could be decided, does not find it any more.
+    """
+    failed = next((e for e in events if e.event == "failed" and name in e.step.split(", ")), None)
+    done = [i for i, e in enumerate(events) if _does(e, name)]
+    looks = [i for i, e in enumerate(events) if e.plan]
+    last = events[looks[-1]].plan if looks else None
+    if last and last.known and name not in last.steps:
+        return "verified", verify or "no difference is left"
+    if failed:
+        return "failed", failed.message.strip()
+    if last and name in last.steps and (len(looks) > 1 or (done and looks[-1] > done[-1])):
+        found = f"found {last.steps[name] or 'nothing'}; expected: {verify}"
+        return ("waiting" if last.reboot and not _rebooted(events) else "failed"), found
+    return ("done" if done else "open"), ""
+
+
+def _does(event: Event, name: str) -> bool:
+    return event.event == "step_done" and event.step == name or event.event == "reboot_done" and name == REBOOT_STEP
+
+
+def _rebooted(events: list[Event]) -> bool:
+    return any(e.event in ("reboot_start", "reboot_done") for e in events)
+
+
+def _took(name: str, events: list[Event]) -> str:
+    """Time of the task that did a step (several steps may share it); "" where it is not known."""
+    begun: float | None = None
+    for event in events:
+        if event.event.endswith("_start"):
+            begun = event.time
+        elif _does(event, name) and begun is not None and event.time is not None:
+            return duration(event.time - begun)
+    return ""
 
 
 def grouped(changes: dict[str, HostChanges]) -> list[Group]:
@@ -172,7 +209,8 @@ def grouped(changes: dict[str, HostChanges]) -> list[Group]:
 class Span:
     """A stretch of time on one host, in seconds since the start of the run.
 
-    kind: "step", "reboot", "open" (began and did not end); or a point (seconds 0): "verified", "problem".
+    kind: "step", "reboot", "look" (observed, read back), "open" (began and did not end); or a point
+    (seconds 0): "verified", "problem".
     """
 
     host: str
@@ -184,31 +222,37 @@ class Span:
 
 def timeline(run: RunData) -> list[Span]:
     """What happened when, from the journal; empty where it has no times."""
-    timed = [e for e in run.journal if e.time is not None]
+    timed = [(e.time, e) for e in run.journal if e.time is not None]
     if not timed:
         return []
-    first = min(e.time for e in timed if e.time is not None)
-    zero = min(first, timestamp(run.info.get("started")) or first)
-    last = max(e.time for e in timed if e.time is not None)
-    end = max(last, timestamp(run.info.get("ended")) or last) - zero
+    zero = min(timed[0][0], timestamp(run.info.get("started")) or timed[0][0])
+    end = max(timed[-1][0], timestamp(run.info.get("ended")) or timed[-1][0]) - zero
+    return [span for host in {e.host: 0 for _, e in timed if e.host} for span in _spans(host, timed, zero, end)]
+
+
+def _spans(host: str, timed: list[tuple[float, Event]], zero: float, end: float) -> list[Span]:
+    """Spans of one host. Tasks of a host follow each other, so that what begins last ends next."""
     spans: list[Span] = []
-    running: dict[tuple[str, str], tuple[float, str]] = {}
-    for e in timed:
-        at = (e.time or 0.0) - zero
-        kind = "reboot" if e.event.startswith("reboot") else "step"
-        label = _label(e) if kind == "step" else "reboot"
-        if e.event.endswith("_start"):
-            running[e.host, label] = (at, kind)
-        elif e.event in ("step_done", "step_failed", "reboot_done"):
-            begun, _ = running.pop((e.host, label), (at, kind))
-            spans.append(Span(e.host, kind, begun, at - begun, label))
-        if e.event in ("verified", "problem", "step_failed"):
-            point = "verified" if e.event == "verified" else "problem"
-            spans.append(Span(e.host, point, at, 0.0, _said(e)))
-    spans += [Span(host, "open", at, max(end - at, 0.0), label) for (host, label), (at, _) in running.items()]
-    return spans
+    begun: tuple[float, Event] | None = None
+    steps: list[str] = []
+    looked = False
+    for time, event in ((t - zero, e) for t, e in timed if e.host == host):
+        if event.event.endswith("_start"):
+            begun, steps = (time, event), []
+        elif event.event == "step_done":
+            steps.append(event.step)
+        elif event.event in ENDS and begun:
+            label = ", ".join(steps) or begun[1].task or _kind(begun[1])
+            spans.append(Span(host, _kind(begun[1]), begun[0], time - begun[0], label))
+            begun = None
+        if event.event in FAILURES:
+            spans.append(Span(host, "problem", time, 0.0, _said(event)))
+        if event.plan:
+            if looked and event.plan.known and not event.plan.steps:
+                spans.append(Span(host, "verified", time, 0.0, "everything was read back as intended"))
+            looked = True
+    return [*spans, Span(host, "open", begun[0], max(end - begun[0], 0.0), begun[1].task)] if begun else spans
 
 
-def _label(event: Event) -> str:
-    """A step without its host."""
-    return event.step.removeprefix(f"{event.host}/") or event.message
+def _kind(event: Event) -> str:
+    return "reboot" if event.event == "reboot_start" else "look" if event.action == OBSERVES else "step"

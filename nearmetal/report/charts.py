@@ -25,6 +25,7 @@ SYMBOLS = {"bare": "diamond", "vm": "circle"}
 SPAN_STYLES = {
     "step": ("step", "var(--accent)", ""),
     "reboot": ("reboot", "var(--reboot)", "/"),
+    "look": ("observe, read back", "var(--muted)", ""),
     "open": ("began, did not end", "var(--bad)", "x"),
 }
 """Kind of a span: name in the legend, colour, pattern."""
@@ -187,7 +188,7 @@ def _jitter(index: int) -> float:
 def _watermark() -> list[Figure]:
     return [{
         "text": "emulated: not a result", "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5,
-        "showarrow": False, "font": {"size": 22, "color": "var(--watermark)"},
+        "showarrow": False, "font": {"size": 18, "color": "var(--watermark)"},
     }]  # fmt: skip
 
 

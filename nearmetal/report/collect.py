@@ -19,13 +19,14 @@ from pydantic import TypeAdapter, ValidationError
 from nearmetal.bench.results import HostResults
 from nearmetal.errors import BAD_INTENT, NearmetalError
 
-USED = frozenset(
-    "os cpu memory kernel boot iommu pci net confinement kvm unread name arch vendor model online offline "
-    "threads_per_core smt sockets cores nodes cpus node socket kind id memory_bytes distances total_bytes "
-    "hugepages size_kb total free release loader sealed groups types units address class numa_node driver "
-    "iommu_group sriov_total sriov_vfs physfn netdevs operstate speed_mbps bond default_irq_affinity "
-    "irqbalance section reason".split()
-)
+USED = frozenset([
+    "os", "cpu", "memory", "kernel", "boot", "iommu", "pci", "net", "confinement", "kvm", "unread", "name", "arch",
+    "vendor", "model", "online", "offline", "threads_per_core", "smt", "sockets", "cores", "nodes", "cpus", "node",
+    "socket", "kind", "id", "memory_bytes", "distances", "total_bytes", "hugepages", "size_kb", "total", "free",
+    "release", "loader", "sealed", "groups", "types", "units", "address", "class", "numa_node", "driver",
+    "iommu_group", "sriov_total", "sriov_vfs", "physfn", "netdevs", "operstate", "speed_mbps", "bond",
+    "default_irq_affinity", "irqbalance", "section", "reason",
+])  # fmt: skip
 """Names that the report reads and cannot do without: documents of an older version may lack any other."""
 
 STATE: TypeAdapter[State] = TypeAdapter(State)
@@ -37,16 +38,34 @@ LAST = "last"
 
 
 @dataclass(frozen=True)
+class Left:
+    """What an observation found to differ: id of each step -> what was found there.
+
+    known: whether everything could be decided; where not, the absence of a step proves nothing.
+    """
+
+    steps: dict[str, str]
+    known: bool
+    reboot: bool
+
+
+@dataclass(frozen=True)
 class Event:
-    """One line of a journal. time: seconds since the epoch, None where the line has none."""
+    """One line of a journal, as the callback plugin `journal` writes it.
+
+    event: task_start, task_done, step_done, reboot_start, reboot_done, plan, failed, unreachable (others
+    are of no host). time: seconds since the epoch, None where the line has none. step: ids without the
+    host, several separated by commas. plan: where the host was observed, what is left to do.
+    """
 
     time: float | None
     host: str
     event: str
     step: str = ""
-    before: str = ""
-    after: str = ""
+    task: str = ""
+    action: str = ""
     message: str = ""
+    plan: Left | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +82,7 @@ class RunData:
     @property
     def changed(self) -> bool:
         """Whether anything was done on a host (not merely planned)."""
-        return any(e.event in ("step_done", "reboot_done", "step_failed") for e in self.journal)
+        return any(e.event in ("step_done", "reboot_done") for e in self.journal)
 
 
 @dataclass(frozen=True)
@@ -250,8 +269,14 @@ def _journal(path: Path, notes: list[str]) -> list[Event]:
 
 
 def _event(found: Any) -> Event:
-    texts = {name: text(found.get(name)) for name in ("host", "event", "step", "before", "after", "message")}
-    return Event(time=timestamp(found.get("time")), **texts)
+    texts = {name: text(found.get(name)) for name in ("host", "event", "step", "task", "action", "message")}
+    plan = found.get("plan")
+    return Event(time=timestamp(found.get("time")), plan=_left(plan) if isinstance(plan, dict) else None, **texts)
+
+
+def _left(plan: dict[str, Any]) -> Left:
+    steps = {text(s.get("id")): text(s.get("before")) for s in plan.get("steps") or ()}
+    return Left(steps, plan.get("status") in ("ok", "changes"), bool(plan.get("reboot")))
 
 
 def text(value: Any) -> str:

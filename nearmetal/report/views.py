@@ -126,10 +126,12 @@ def _cmdline_note(before: State | None, after: State | None) -> str:
 def _result(changes: HostChanges, results: object, name: str) -> tuple[str, str]:
     """Tone and words of what became of a host."""
     told = text(results.get(name)) if isinstance(results, dict) else ""
+    if told in ("pending", "reboot pending") and not changes.problems:
+        return "warn", {"pending": "not finished"}.get(told, told)
     if changes.problems or changes.status in UNREACHED or told == "failed":
         return "bad", {"unreachable": "not reachable", "problems": "has problems"}.get(changes.status, "failed")
     if any(OUTCOMES[s.outcome][0] == "bad" for s in changes.steps):
-        return "bad", "a step did not end"
+        return "bad", "a step is not in force"
     open_steps = len(changes.steps) - changes.verified
     if open_steps:
         return "warn", f"{words.count(open_steps, 'step')} not verified"

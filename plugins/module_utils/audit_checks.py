@@ -59,7 +59,7 @@ def _isolcpus(state: State) -> Dict[str, FrozenSet[int]]:
             cpus = cpulist.parse(",".join(rest))
         except ValueError as err:
             raise Unknown("isolcpus: %s" % err) from None
-        found = {flag: cpus for flag in flags or ["domain"]}
+        found = dict.fromkeys(flags or ["domain"], cpus)
     return found
 
 
@@ -75,7 +75,7 @@ def _confined(state: State) -> FrozenSet[int]:
     """CPUs that cpusets keep system.slice and user.slice off; empty where they are free to run anywhere."""
     slices = state["confinement"]["slices"]
     online = cpulist.parse(state["cpu"]["online"])
-    allowed = frozenset()
+    allowed: FrozenSet[int] = frozenset()
     for unit in ("system.slice", "user.slice"):
         cpus = slices.get(unit)
         if cpus is None:
@@ -263,7 +263,7 @@ def no_vfs(state: State) -> str:
 
 
 def irqbalance_active(state: State) -> str:
-    """irqbalance runs, CPUs are kept free, and it has not been told which."""
+    """Irqbalance runs, CPUs are kept free, and it has not been told which."""
     running = state["confinement"]["irqbalance"]
     if running == "":
         raise Unknown("confinement.irqbalance: not known")

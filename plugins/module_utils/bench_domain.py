@@ -23,7 +23,7 @@ CMDLINE = (
 at the pauses, and any panic ends it at once. A root of type tmpfs would take an initramfs of at most
 half the guest's memory."""
 
-_MACHINES = {"x86_64": ("q35", "ttyS0"), "aarch64": ("virt", "ttyAMA0")}
+_CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,17 @@ class Guest:
     arch: str  # "x86_64", "aarch64"
     memory_mb: int  # all cells together; the same number of whole MiB in each
     hugepages_kb: int  # 0: ordinary pages
+    machine: str  # "pc", "q35", "virt"
     topoext: bool  # AMD: without it the guest does not believe in threads
 
 
 def console_device(arch: str) -> str:
     """The serial port's name inside the guest. Raises ValueError for an architecture without a guest."""
-    if arch not in _MACHINES:
-        raise ValueError("no benchmark guest for architecture %r; there are: %s" % (arch, ", ".join(_MACHINES)))
-    return _MACHINES[arch][1]
+    if arch not in _CONSOLES:
+        raise ValueError(
+            "no benchmark guest for architecture %r; there are: %s" % (arch, ", ".join(_CONSOLES))
+        )
+    return _CONSOLES[arch]
 
 
 def domain_name(scenario: str) -> str:
@@ -69,7 +72,7 @@ def domain_xml(side: Side, guest: Guest, files: Files) -> str:
     _text(top, "vcpu", len(side.pins), placement="static")
     _placement(top, side)
     boot = ET.SubElement(top, "os")
-    _text(boot, "type", "hvm", arch=guest.arch, machine=_MACHINES[guest.arch][0])
+    _text(boot, "type", "hvm", arch=guest.arch, machine=guest.machine)
     _text(boot, "kernel", files.kernel)
     _text(boot, "initrd", files.initrd)
     _text(boot, "cmdline", CMDLINE % console)

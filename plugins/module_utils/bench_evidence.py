@@ -184,7 +184,9 @@ class Watch:
     def document(self, host_cpus: FrozenSet[int]) -> Dict[str, Any]:
         """The fields threads, memory and interrupts of a run."""
         after = parse_interrupts(_optional(self.host, "/proc/interrupts"))
-        taken = {str(c): after[c] - self._before[c] for c in sorted(host_cpus) if c in after and c in self._before}
+        taken = {
+            str(c): after[c] - self._before[c] for c in sorted(host_cpus) if c in after and c in self._before
+        }
         threads = [t.document(name, self.from_start) for name, t in sorted(self.traces.items()) if t.last]
         return {"threads": threads, "memory": memory_document(self.memory), "interrupts": taken}
 
@@ -219,7 +221,10 @@ def view_problems(side: Side, siblings: str) -> List[str]:
     siblings: thread_siblings_list of every vCPU in order, with blanks between, as the guest reads it.
     """
     threads = side.topology[2]
-    want = [cpulist.format(range(v // threads * threads, (v // threads + 1) * threads)) for v in range(len(side.pins))]
+    want = [
+        cpulist.format(range(v // threads * threads, (v // threads + 1) * threads))
+        for v in range(len(side.pins))
+    ]
     # The kernel may write two siblings as 0-1 or 0,1.
     got = [cpulist.format(cpulist.parse(word)) for word in siblings.split()]
     if got == want:

@@ -99,7 +99,9 @@ class Console:
             except OSError as err:
                 self._socket.close()
                 if time.monotonic() > end:
-                    raise BenchError("cannot reach the guest's console %s: %s" % (path, err.strerror)) from None
+                    raise BenchError(
+                        "cannot reach the guest's console %s: %s" % (path, err.strerror)
+                    ) from None
                 time.sleep(0.1)
         self._buffer = b""
         self.last_words = ""
@@ -169,7 +171,9 @@ class Guest:
         yield
         self._virsh.run("suspend %s" % self.name)
 
-    def run(self, command: List[str], timeout: float, watch: Callable[[], None], every: float) -> Dict[str, Any]:
+    def run(
+        self, command: List[str], timeout: float, watch: Callable[[], None], every: float
+    ) -> Dict[str, Any]:
         """Run a command inside; `watch` is called every so many seconds meanwhile.
 
         Returns {"id", "rc", "start", "end", "said"}. Raises BenchError where no answer comes in time.
@@ -201,7 +205,8 @@ def boot(virsh: Virsh, name: str, xml: str, socket_path: str, timeout: float) ->
             if hello and hello.get("ready"):
                 return Guest(virsh, name, console, hello, round(time.monotonic() - started, 1))
         raise BenchError(
-            "the guest %s did not start within %d s; its last words: %s" % (name, timeout, console.last_words or "none")
+            "the guest %s did not start within %d s; its last words: %s"
+            % (name, timeout, console.last_words or "none")
         )
     except BenchError:
         with contextlib.suppress(BenchError):

@@ -31,7 +31,8 @@ def ratio_interval(side: Sequence[float], base: Sequence[float], seed: int = 1) 
         raise ValueError("a ratio needs positive figures on both sides")
     draw = random.Random(seed)
     ratios = sorted(
-        median(draw.choices(side, k=len(side))) / median(draw.choices(base, k=len(base))) for _ in range(RESAMPLES)
+        median(draw.choices(side, k=len(side))) / median(draw.choices(base, k=len(base)))
+        for _resample in range(RESAMPLES)
     )
     tail = int(RESAMPLES * (1 - CONFIDENCE) / 2)
     return ratios[tail], ratios[-1 - tail]

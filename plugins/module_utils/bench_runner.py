@@ -144,7 +144,9 @@ def _measure(host: Host, plan: Plan, options: Options, files: Files, folder: str
     return _Measured(list(documents.values()), runs, notes)
 
 
-def _boot(virsh: Virsh, one: Side, guest: Guest, files: Files, folder: str, timeout: int) -> Tuple[Booted, str]:
+def _boot(
+    virsh: Virsh, one: Side, guest: Guest, files: Files, folder: str, timeout: int
+) -> Tuple[Booted, str]:
     own = Files(files.kernel, files.initrd, os.path.join(folder, "%s.sock" % one.name))
     xml = domain_xml(one, guest, own)
     path = os.path.join(folder, "%s.xml" % one.name)
@@ -221,7 +223,9 @@ def _write_files(host: Host, state: Mapping[str, Any], tools: bench_needs.Tools,
     image = bench_initramfs.kernel_image(host, state["kernel"]["release"])
     bench_initramfs.write_private(kernel, host.read_bytes(image))
     console = console_device(state["cpu"]["arch"])
-    bench_initramfs.write_private(initrd, bench_initramfs.build(host, tools.stress_ng, tools.busybox, console))
+    bench_initramfs.write_private(
+        initrd, bench_initramfs.build(host, tools.stress_ng, tools.busybox, console)
+    )
     return Files(kernel, initrd, "")
 
 
@@ -233,7 +237,9 @@ def _alone() -> Iterator[None]:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             f.seek(0)
-            raise BenchError("another benchmark runs on this host (%s)" % (f.read().strip() or "unknown")) from None
+            raise BenchError(
+                "another benchmark runs on this host (%s)" % (f.read().strip() or "unknown")
+            ) from None
         f.truncate(0)
         f.write("pid %d\n" % os.getpid())
         f.flush()

@@ -261,12 +261,16 @@ def _shuffled(at: Layout) -> Side:
     _need_smt(at)
     if len(at.cores) < 2:
         raise NotApplicable("one core has no other core's threads to mix with")
-    pins: List[int] = []
-    for index, core in enumerate(at.cores):
-        ring = [c for c in at.cores if c.node == core.node]
-        ring = ring if len(ring) > 1 else list(at.cores)
-        at_ring = ring.index(at.cores[index])
-        pins += [ring[(at_ring + t) % len(ring)].cpus[t] for t in range(at.threads)]
+    rings = [[c for c in at.cores if c.node == node] for node in at.nodes]
+    if any(len(ring) < 2 for ring in rings):  # a lone core of a node can only mix with other nodes'
+        rings = [list(at.cores)]
+    # vCPU siblings 0, 1, ... of a core get thread 0 of the core itself, thread 1 of the next one, ...
+    pins = [
+        ring[(at_ring + t) % len(ring)].cpus[t]
+        for ring in rings
+        for at_ring in range(len(ring))
+        for t in range(at.threads)
+    ]
     text = "Threads that the guest takes for siblings of one core lie on different cores of the host."
     return _guest(at, "siblings_shuffled", 6, "siblings shuffled", text, tuple(pins), _topology(at))
 

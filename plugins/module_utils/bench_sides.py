@@ -41,8 +41,8 @@ class Load(NamedTuple):
 
     @property
     def sample_every(self) -> float:
-        """Seconds between two looks at the threads: about twenty in a run, at most five a second."""
-        return max(0.2, self.seconds / 20)
+        """Seconds between two looks at the threads: about twenty in a run, at most one in 0.4 s."""
+        return max(0.4, self.seconds / 20)
 
 
 class Outcome(NamedTuple):
@@ -81,7 +81,9 @@ class GuestSide:
         with self.guest.awake():
             watch = Watch(self.host, from_start=False)
             watch.look(threads)
-            answer = self.guest.run(call, load.seconds + PATIENCE_S, lambda: watch.look(threads), load.sample_every)
+            answer = self.guest.run(
+                call, load.seconds + PATIENCE_S, lambda: watch.look(threads), load.sample_every
+            )
             evidence = watch.document(self.side.host_cpus)
         watch.look_at_memory([self.guest.process], bound_only=True)
         evidence["memory"] = memory_document(watch.memory)
@@ -126,11 +128,15 @@ class BareMetalSide:
         metrics = [self._metric(load, worker) for worker in range(len(self.cpus))]
         return Outcome(sum(m.rate for m in metrics), seconds, watch.document(self.side.host_cpus))
 
-    def _follow(self, process: "subprocess.Popen[str]", parents: Sequence[int], load: Load, watch: Watch) -> None:
+    def _follow(
+        self, process: "subprocess.Popen[str]", parents: Sequence[int], load: Load, watch: Watch
+    ) -> None:
         end = time.monotonic() + load.seconds + PATIENCE_S
         while process.poll() is None:
             if time.monotonic() > end:
-                raise BenchError("stress-ng on bare metal did not end within %d s" % (load.seconds + PATIENCE_S))
+                raise BenchError(
+                    "stress-ng on bare metal did not end within %d s" % (load.seconds + PATIENCE_S)
+                )
             workers = {i: pid for i, parent in enumerate(parents) for pid in _workers(self.host, parent)}
             watch.look({"worker%d" % i: (pid, pid) for i, pid in workers.items()})
             watch.look_at_memory(workers.values(), bound_only=False)

@@ -143,7 +143,7 @@ class Grub(Loader):
             raise LoaderError(self._wont(entry, plan.after))
         if self.host.live:
             plan.commands = [self._generator()]
-            plan.guarded = [self.cfg]
+            plan.guarded = [self.cfg, self.cfg + ".new"]  # the generator leaves the latter where it fails
         elif text != self.text:
             plan.edits.append(FileEdit(self.cfg, self.text, text))
         return plan

@@ -13,7 +13,18 @@ from . import boot_ostree, cmdline
 from .boot_defaults import os_ids
 from .boot_entries import GrubEntries, SystemdBoot
 from .boot_grub import Grub, find_cfg
-from .bootplan import FileEdit, Loader, LoaderError, Plan, Reading, Sealed, commit, line_met, restore, text_or_none
+from .bootplan import (
+    FileEdit,
+    Loader,
+    LoaderError,
+    Plan,
+    Reading,
+    Sealed,
+    commit,
+    line_met,
+    restore,
+    text_or_none,
+)
 from .cmdline import Request
 from .grubscript import Menu
 from .host import Host

@@ -126,7 +126,8 @@ def commit(host: Host, plan: Plan) -> Dict[str, Optional[str]]:
 def _run(host: Host, argv: List[str]) -> None:
     done = host.run(argv)
     if done.rc:
-        said = " ".join((done.stderr or done.stdout).split())[-600:]
+        lines = dict.fromkeys(line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip())
+        said = " / ".join([line for line in lines if "warning:" not in line][-3:])
         raise HostError(" ".join(argv), "exit status %d: %s" % (done.rc, said or "no message"))
 
 

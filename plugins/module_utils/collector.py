@@ -26,6 +26,7 @@ L = {}
 E = {}
 D = []
 C = {"": ""}
+FLAGS = o.O_NOFOLLOW | o.O_CLOEXEC | o.O_NONBLOCK
 def canon(p):
     # the path with the links of all its parts followed inside the root
     r = C.get(p)
@@ -52,16 +53,19 @@ def canon(p):
     return d
 def read(p, quiet=0, whole=0):
     d, _, n = p.rpartition("/")
-    d = canon(d)
+    return get(canon(d), n, quiet, whole)
+def get(d, n, quiet=0, whole=0):
+    # a file of a folder that is no link
+    p = d + "/" + n
     try:
-        f = o.open(R + d + "/" + n, o.O_NOFOLLOW | o.O_CLOEXEC | o.O_NONBLOCK)
+        f = o.open(R + p, FLAGS)
     except OSError as e:
         if e.errno == 40:
             c = canon(p)
-            if c != p and c != d + "/" + n:
+            if c != p:
                 return read(c, quiet, whole)
         if e.errno not in (2, 20) and not quiet:
-            E[d + "/" + n] = e.strerror
+            E[p] = e.strerror
         return None
     try:
         b = o.read(f, 65536)
@@ -73,16 +77,16 @@ def read(p, quiet=0, whole=0):
             b = b"".join(a)
     except OSError as e:
         if e.errno == 21:
-            D.append(d + "/" + n)
+            D.append(p)
         elif not quiet:
-            E[d + "/" + n] = e.strerror
+            E[p] = e.strerror
         return None
     finally:
         o.close(f)
     t = b.decode("utf-8", "surrogateescape")
-    try:
+    if d in F:
         F[d][n] = t
-    except KeyError:
+    else:
         F[d] = {n: t}
     return t
 def ls(p):
@@ -140,48 +144,49 @@ def glob(p):
         if k >= 0 and n.endswith(w[-1]) and len(n) - len(w[-1]) >= k:
             glob(d + "/" + n + s + r)
 def topology():
-    c = "/sys/devices/system/cpu/"
-    for n in ("offline", "present", "possible", "isolated", "nohz_full", "smt/control", "smt/active"):
+    c = canon("/sys/devices/system/cpu")
+    for n in ("/offline", "/present", "/possible", "/isolated", "/nohz_full", "/smt/control", "/smt/active"):
         read(c + n)
-    t = read(c + "online")
+    t = get(c, "online")
+    c += "/cpu"
     if t:
         a = sorted(cpus(t))
     else:
-        a = sorted(int(n[3:]) for n in numbered(c[:-1], "cpu"))
+        a = sorted(int(n[3:]) for n in numbered(c[:-4], "cpu"))
         for i in a:
-            D.append("%scpu%d" % (c, i))
-            read("%scpu%d/online" % (c, i))
+            D.append(c + str(i))
+            get(c + str(i), "online")
     done = set()
-    more = ["topology/core_id", "topology/physical_package_id"]
-    if a:
-        for n in ("topology/die_id", "cpu_capacity"):
-            if read("%scpu%d/%s" % (c, a[0], n)) is not None:
-                more.append(n)
+    more = ["core_id", "physical_package_id"]
+    if a and get(c + "%d/topology" % a[0], "die_id") is not None:
+        more.append("die_id")
+    sizes = a and get(c + str(a[0]), "cpu_capacity") is not None
     for i in a:
         if i in done:
             continue
-        p = "%scpu%d/" % (c, i)
-        s = read(p + "topology/thread_siblings_list") or read(p + "topology/core_cpus_list")
+        p = c + "%d/topology" % i
+        s = get(p, "thread_siblings_list") or get(p, "core_cpus_list")
         if s:
             done |= cpus(s)
         else:
-            read(p + "topology/thread_siblings")
+            get(p, "thread_siblings")
         for n in more:
-            read(p + n)
+            get(p, n)
+        sizes and get(c + str(i), "cpu_capacity")
     read("/sys/devices/cpu_core/cpus")
     read("/sys/devices/cpu_atom/cpus")
 def pool(p):
     for n in ls(p):
-        for x in ("/nr_hugepages", "/free_hugepages", "/surplus_hugepages"):
-            read(p + "/" + n + x)
+        for x in ("nr_hugepages", "free_hugepages", "surplus_hugepages"):
+            get(p + "/" + n, x)
 def memory():
-    n = "/sys/devices/system/node"
-    read(n + "/online")
+    n = canon("/sys/devices/system/node")
+    get(n, "online")
     for x in numbered(n, "node"):
         x = n + "/" + x
-        read(x + "/cpulist") is None and read(x + "/cpumap")
-        read(x + "/distance")
-        read(x + "/meminfo")
+        get(x, "cpulist") is None and get(x, "cpumap")
+        get(x, "distance")
+        get(x, "meminfo")
         pool(x + "/hugepages")
     pool("/sys/kernel/mm/hugepages")
     read("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -224,34 +229,34 @@ def caps(p):
         o.close(f)
     F.setdefault(p, {})["config"] = b.decode("utf-8", "surrogateescape")
 def pci():
-    g = ls("/sys/kernel/iommu_groups")
-    for x in g:
-        x = "/sys/kernel/iommu_groups/" + x
-        read(x + "/type") or D.append(x)
+    g = "/sys/kernel/iommu_groups"
+    groups = ls(g)
+    for x in groups:
+        get(g + "/" + x, "type") or D.append(g + "/" + x)
     for x in ls("/sys/class/iommu"):
         D.append("/sys/class/iommu/" + x)
     b = "/sys/bus/pci/devices"
     for x in ls(b):
         p = canon(b + "/" + x)
-        u = read(p + "/uevent")
+        u = get(p, "uevent")
         k = u and u.find("PCI_CLASS=")
         if u and k >= 0:
             k = u[k + 10:u.find("\n", k)][:-4]
         else:
-            k = read(p + "/class")
+            k = get(p, "class")
             if k is None:
                 have(p)
                 continue
             k = k.strip()[2:-4].lstrip("0").upper()
             for n in ("vendor", "device", "subsystem_vendor", "subsystem_device"):
-                read(p + "/" + n)
+                get(p, n)
             link(p + "/driver")
-        read(p + "/numa_node") is None and (read(p + "/local_cpulist") or read(p + "/local_cpus"))
-        g and link(p + "/iommu_group")
+        get(p, "numa_node") is None and (get(p, "local_cpulist") or get(p, "local_cpus"))
+        groups and link(p + "/iommu_group")
         if k not in ("6", "8", "11", "5", "C"):
             v = link(p + "/physfn")
-            if not v and read(p + "/sriov_totalvfs") is not None:
-                read(p + "/sriov_numvfs")
+            if not v and get(p, "sriov_totalvfs") is not None:
+                get(p, "sriov_numvfs")
             if not v and k in ("1", "2", "3", "12", "B"):
                 caps(p)
 def net():
@@ -261,9 +266,9 @@ def net():
         if p == b + "/" + x:
             D.append(p)
         if "/virtual/" not in p:
-            for n in ("/address", "/mtu", "/operstate"):
-                read(p + n)
-            read(p + "/speed", 1)
+            for n in ("address", "mtu", "operstate"):
+                get(p, n)
+            get(p, "speed", 1)
             link(p + "/master")
     for x in (read(b + "/bonding_masters") or "").split():
         for n in ("/address", "/mtu", "/operstate", "/bonding/mode"):
@@ -283,9 +288,10 @@ def irqs():
         F["/proc"]["interrupts"] = "\n".join(b)
     for x in ls("/proc/irq"):
         if x.isdigit():
-            s = read("/proc/irq/" + x + "/smp_affinity_list")
+            x = "/proc/irq/" + x
+            s = get(x, "smp_affinity_list")
             if s and ("," in s or "-" in s):
-                read("/proc/irq/" + x + "/effective_affinity_list")
+                get(x, "effective_affinity_list")
     read("/proc/irq/default_smp_affinity")
 def main():
     try:
@@ -379,4 +385,4 @@ def program(root: str = "/", probe: Iterable[str] = ()) -> str:
         "P = %r" % paths,
         "X = %r" % list(EXISTS),
     ]
-    return "\n".join(head) + SOURCE
+    return "\n".join(head) + SOURCE.replace("    ", " ")

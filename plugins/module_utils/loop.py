@@ -12,7 +12,17 @@ from types import ModuleType
 from typing import Any, Dict, List, Mapping, Sequence, Set
 
 from .capabilities import kernel_args
-from .model import DISRUPTIONS, REBOOT, CmdlineRequest, Decision, IntentError, Problem, Step, reboot_digest, reboot_words
+from .model import (
+    DISRUPTIONS,
+    REBOOT,
+    CmdlineRequest,
+    Decision,
+    IntentError,
+    Problem,
+    Step,
+    reboot_digest,
+    reboot_words,
+)
 from .state import State
 
 KERNEL_ARGS = "kernel_args"
@@ -97,7 +107,8 @@ def _document(decisions: Mapping[str, Decision]) -> Dict[str, Any]:
         steps.append(
             Step(
                 REBOOT, REBOOT, "running", "rebooted", "takes effect only at boot: " + ", ".join(s.id for s in booting),
-                "reboot", "boot_id changed, then everything above is read back", tuple(s.id for s in booting),
+                "reboot", "boot_id changed, then everything above is read back",
+                tuple(s.id for s in booting if REBOOT not in s.requires),
             )
         )
     calls = {n: asdict(d.call) for n, d in decisions.items() if d.call is not None and not _must_wait(d, booting)}

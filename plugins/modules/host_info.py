@@ -104,6 +104,9 @@ state:
     last_reboot:
       description: What the last reboot by this collection was for.
       type: dict
+    files:
+      description: Content of the files that the capabilities own or ask for, by path.
+      type: dict
     unread:
       description: Sections that could not be read, each with the reason.
       type: list

@@ -54,7 +54,6 @@ note:
 import json  # noqa: E402
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-
 from ansible_collections.nearmetal.rack.plugins.module_utils.host import FileHost, HostError  # noqa: E402
 
 NOTE = "/var/lib/nearmetal/reboot.json"

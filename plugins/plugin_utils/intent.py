@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-
 from ansible_collections.nearmetal.rack.plugins.module_utils import capabilities as _package
 from ansible_collections.nearmetal.rack.plugins.module_utils.model import Problem
 
@@ -89,7 +88,8 @@ def _owner(variable: str) -> str:
 def _misspelt(name: str, value: Any) -> Problem:
     near = difflib.get_close_matches(name, _KNOWN, n=3, cutoff=0.5)
     owner = _owner(name)
-    fix = f"did you mean {' or '.join(near)}?" if near else f"variables of {owner}: {', '.join(sorted(SPECS.get(owner, GENERAL_VARIABLES)))}"
+    all_of_owner = f"variables of {owner}: {', '.join(sorted(SPECS.get(owner, GENERAL_VARIABLES)))}"
+    fix = f"did you mean {' or '.join(near)}?" if near else all_of_owner
     return Problem(name, _short(value), "no such variable", fix)
 
 

@@ -82,10 +82,7 @@ def probe_paths() -> tuple[str, ...]:
     names += ["capabilities." + module.name for module in pkgutil.iter_modules(capabilities.__path__)]
     paths: set[str] = set()
     for name in names:
-        try:
-            module = importlib.import_module("ansible_collections.nearmetal.rack.plugins.module_utils." + name)
-        except ModuleNotFoundError:
-            continue
+        module = importlib.import_module("ansible_collections.nearmetal.rack.plugins.module_utils." + name)
         paths.update(getattr(module, "PROBE", ()))
     return tuple(sorted(paths))
 
@@ -163,7 +160,8 @@ def _run_transferred(action: ActionBase, interpreter: str, program: bytes) -> Ma
         path = action._connection._shell.join_path(folder, "nearmetal_probe.py")
         action._transfer_data(path, program)
         action._fixup_perms2((folder, path))
-        return action._low_level_execute_command(_command(interpreter, shlex.quote(path)))
+        result: Mapping[str, Any] = action._low_level_execute_command(_command(interpreter, shlex.quote(path)))
+        return result
     finally:
         action._remove_tmp_path(folder)
 
@@ -181,3 +179,8 @@ def _words(text: str) -> str:
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
+
+
+# Ansible compiles a collection's modules anew in every process, and forks one for each host: import
+# them here, where the strategy in the main process first meets the action plugin.
+probe_paths()

@@ -80,7 +80,8 @@ def state(
     return {
         "schema": 1, "live": True,
         "os": {
-            "id": "debian", "version_id": "13", "name": "Debian GNU/Linux 13 (trixie)", "hostname": name, "systemd": True,
+            "id": "debian", "version_id": "13", "name": "Debian GNU/Linux 13 (trixie)", "hostname": name,
+            "systemd": True,
         },
         "cpu": {
             "arch": "x86_64", "vendor": "AuthenticAMD", "model": model, "flags_virt": "svm",
@@ -142,7 +143,7 @@ def big_host(name: str) -> dict[str, Any]:
     ]
     reserved = cpulist.parse(",".join(f"{n * 16}-{n * 16 + 1},{n * 16 + 128}-{n * 16 + 129}" for n in range(8)))
     return state(
-        name, cores, isolated=cpulist.format(set(range(254)) - reserved), pages=dict.fromkeys(range(8), 30720),
+        name, cores, isolated=cpulist.format(set(range(256)) - reserved), pages=dict.fromkeys(range(8), 30720),
         pci=nics + gpus, model="AMD EPYC 9535 64-Core Processor", node_gib=96,
         cmdline="root=UUID=1 ro isolcpus=2-15 hugepagesz=2M hugepages=0:30720",
     )  # fmt: skip
@@ -175,27 +176,40 @@ def lab_steps(host: str) -> list[dict[str, Any]]:
              "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages is 128"),
         step(host, "iommu", "passthrough", "DMA", "identity", "passthrough mode costs host drivers nothing", "reboot",
              "every IOMMU group has type identity"),
+        step(host, "reboot", "reboot", "running", "rebooted", "takes effect only at boot: kernel_args/cmdline", "reboot",
+             "boot_id changed, then everything above is read back"),
     ]  # fmt: skip
 
 
-def journal(host: str, steps: list[dict[str, Any]], shift: float = 0.0) -> list[dict[str, Any]]:
-    """Events of a run that went well: steps, one reboot, verification."""
-    clock = START + timedelta(seconds=4 + shift)
+def journal(host: str, steps: list[dict[str, Any]], shift: float = 0.0, *, back: bool = True) -> list[dict[str, Any]]:
+    """Events of a run as the callback plugin writes them; `back`: the host came back from its reboot."""
+    clock = START.timestamp() + 4 + shift
     events: list[dict[str, Any]] = []
+    action = {"plan": "nearmetal.rack.plan", "converge": "nearmetal.rack.converge", "reboot": "ansible.builtin.reboot"}
 
-    def tell(event: str, seconds: float, step_id: str = "", message: str = "", after: str = "") -> None:
+    def tell(after_s: float, event: str, **more: Any) -> None:
         nonlocal clock
-        clock += timedelta(seconds=seconds)
-        events.append({"time": clock.isoformat(), "host": host, "event": event, "step": step_id, "before": "",
-                       "after": after, "message": message})  # fmt: skip
+        clock += after_s
+        events.append({"time": clock, "event": event, "host": host, **more})
 
-    for one in steps:
-        tell("step_start", 0.4, one["id"])
-        tell("step_done", 3.1 if one["disruption"] == "reboot" else 1.2, one["id"], after=one["after"])
-    tell("reboot_start", 0.5, message="kernel arguments")
-    tell("reboot_done", 61, message="kernel arguments")
-    for one in steps:
-        tell("verified", 0.2, one["id"], one["verify"])
+    def look(left: list[dict[str, Any]]) -> None:
+        ids = [{"id": f"{s['capability']}/{s['key']}", "before": s["before"]} for s in left]
+        tell(0.1, "task_start", task="Observe and decide", action=action["plan"])
+        plan = {"status": "changes" if left else "ok", "steps": ids, "reboot": bool(left)}
+        tell(1.3, "plan", action=action["plan"], ok=True, plan=plan)
+
+    look(steps)
+    for capability in dict.fromkeys(s["capability"] for s in steps if s["capability"] != "reboot"):
+        tell(0.1, "task_start", task=f"Converge {capability}", action=action["converge"])
+        for number, one in enumerate(s for s in steps if s["capability"] == capability):
+            tell(0 if number else 3.1, "step_done", step=f"{capability}/{one['key']}", before=one["before"],
+                 after=one["after"])  # fmt: skip
+        tell(0, "task_done", task=f"Converge {capability}", action=action["converge"], changed=True)
+    tell(0.4, "reboot_start", task="Reboot", action=action["reboot"])
+    if back:
+        tell(61, "reboot_done", action=action["reboot"], seconds=61)
+        look([])
+        look([])
     return events
 
 
@@ -248,7 +262,9 @@ LAB_SCENARIOS = [
 ]
 
 
-def runs(scenarios: list[dict[str, Any]], speeds: dict[str, float], rounds: int = 6, seed: int = 1) -> list[dict[str, Any]]:
+def runs(
+    scenarios: list[dict[str, Any]], speeds: dict[str, float], rounds: int = 6, seed: int = 1
+) -> list[dict[str, Any]]:
     """Interleaved runs around the given speeds, with placement evidence."""
     dice = random.Random(seed)
     out = []
@@ -266,7 +282,7 @@ def runs(scenarios: list[dict[str, Any]], speeds: dict[str, float], rounds: int 
                 "threads": [{"name": n, "allowed": a, "seen": a.split("-")[0], "migrations": 0 if pins else 2,
                              "involuntary_switches": dice.randrange(9), "run_ms": 10100.0, "wait_ms": 1.5}
                             for n, a in names],
-                "memory": [{"node": 1, "bytes": 256 * 1024**2 if pins else 9 * 1024**2, "page_kb": 2048 if pins else 4}],
+                "memory": [{"node": 1, "bytes": (256 if pins else 9) * 1024**2, "page_kb": 2048 if pins else 4}],
                 "interrupts": {"6": 10200 + dice.randrange(400), "7": 10150, "0": 22000},
             })  # fmt: skip
     return out
@@ -293,7 +309,7 @@ def write_bench(top: Path, run: str, documents: list[dict[str, Any]]) -> Path:
 
 
 def lab_rack(top: Path) -> Path:
-    """State folder of the virtual rack after `make demo`: two nodes, a run, a second run without changes, a benchmark."""
+    """State folder of a virtual rack: two nodes, a run, a second run without changes, a benchmark."""
     names = ["compute1", "compute2"]
     before = {n: lab_host(n, converged=False) for n in names}
     after = {n: lab_host(n, converged=True) for n in names}
@@ -302,33 +318,31 @@ def lab_rack(top: Path) -> Path:
     write_run(top, "20261130T215500Z-cafe", before, after, steps, events)
     write_run(top, "20261130T215800Z-f00d", after, {}, [], [], started=START + timedelta(minutes=3))
     speeds = {"bare_metal": 412.0, "matched_pinned": 401.0, "smt_hidden": 371.0}
-    write_bench(top, "20261130T220100Z-beef",
-                [results(n, LAB_SCENARIOS, runs(LAB_SCENARIOS, speeds, seed=i)) for i, n in enumerate(names)])  # fmt: skip
+    measured = [results(n, LAB_SCENARIOS, runs(LAB_SCENARIOS, speeds, seed=i)) for i, n in enumerate(names)]
+    write_bench(top, "20261130T220100Z-beef", measured)
     return top
 
 
 def big_rack(top: Path, hosts: int = 16) -> Path:
-    """State folder of a rack of large servers with real figures; one host failed, one has an offline pair."""
+    """State folder of a rack of large servers with real figures; one host failed."""
     names = [f"gpu-{n:02d}" for n in range(1, hosts + 1)]
     after = {n: big_host(n) for n in names}
-    after[names[1]] = {**after[names[1]]}
     steps = [s for n in names for s in lab_steps(n)]
     events = [e for i, n in enumerate(names[1:]) for e in journal(n, lab_steps(n), 20.0 * (i // 4))]
-    failed = lab_steps(names[0])
-    events += journal(names[0], failed)[:11]
-    events.append({**events[-1], "event": "problem", "step": "",
-                   "message": "did not come back within 600 s after the reboot; last seen in the firmware"})  # fmt: skip
+    events += journal(names[0], lab_steps(names[0]), back=False)
+    events.append({"time": events[-1]["time"] + 90, "event": "failed", "host": names[0], "task": "Reboot", "step": "",
+                   "action": "ansible.builtin.reboot", "message": "Timed out waiting for the last boot time check"})
     write_run(top, "20261130T215500Z-b16", after, dict(list(after.items())[1:]), steps, events, status="failed")
     pairs = [(16 + 4 + i // 2 + (128 if i % 2 else 0), i // 2, i % 2) for i in range(8)]
     shuffled = [(16 + 4 + (i // 2 + i % 2) % 4 + (128 if i % 2 else 0), i // 2, i % 2) for i in range(8)]
     sides = [
         scenario("bare_metal", 0, "Bare metal", [], host_cpus="20-23,148-151"),
         scenario("matched_pinned", 1, "Topology matched and pinned", pairs, emulator_cpus="16,144"),
-        scenario("smt_hidden", 4, "SMT hidden from the guest", [(c, 2 * k + t, 0) for c, k, t in pairs], emulator_cpus="16,144"),
+        scenario("smt_hidden", 4, "SMT hidden", [(c, 2 * k + t, 0) for c, k, t in pairs], emulator_cpus="16,144"),
         scenario("siblings_shuffled", 6, "Siblings shuffled", shuffled, emulator_cpus="16,144"),
-    ]  # fmt: skip
+    ]
     speeds = {"bare_metal": 9120.0, "matched_pinned": 9055.0, "smt_hidden": 6890.0, "siblings_shuffled": 7240.0}
-    write_bench(top, "20261130T230000Z-b16", [
-        results(n, sides, runs(sides, speeds, 5, i), emulated=False, emulation_reason="") for i, n in enumerate(names[1:])
-    ])  # fmt: skip
+    measured = [runs(sides, speeds, 5, i) for i in range(len(names) - 1)]
+    real = {"emulated": False, "emulation_reason": ""}
+    write_bench(top, "20261130T230000Z-b16", [results(n, sides, m, **real) for n, m in zip(names[1:], measured, strict=True)])
     return top

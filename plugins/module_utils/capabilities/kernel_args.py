@@ -156,14 +156,16 @@ def _step(
     why = ["%s: %s" % (name, asked.why) for name, asked in requests.items() if asked]
     return Step(
         NAME, "cmdline", before or "none of them", after, "; ".join(why + _where(written, booted, lines, wanted)),
-        "none" if booted else "reboot", "/proc/cmdline has %s" % line.join(_asked(wanted)),
+        "none" if booted else "reboot", _verify(wanted),
     )
 
 
-def _asked(wanted: Request) -> List[Word]:
-    return [word for words in wanted.groups.values() for word in words] + [
-        Word("no %s" % name, "") for name in wanted.names
-    ]
+def _verify(wanted: Request) -> str:
+    has = line.join(word for words in wanted.groups.values() for word in words)
+    gone = ["%s=%s" % (name, value) for name, value in wanted.words]
+    clauses = ["has %s" % has] if has else []
+    clauses += ["has no %s" % ", ".join([*wanted.names, *gone])] if wanted.names or gone else []
+    return "/proc/cmdline %s" % " and ".join(clauses)
 
 
 def _where(written: bool, booted: bool, lines: Sequence[str], wanted: Request) -> List[str]:

@@ -132,7 +132,7 @@ def _irq_name(words: List[str]) -> str:
 
 
 def _irqbalance(reader: Reader) -> str:
-    """ "active", "inactive", "absent", or "" where the tree does not say.
+    """Whether it is "active", "inactive" or "absent"; "" where the tree does not say.
 
     A service that runs has a cgroup, whatever the version of the hierarchy.
     """

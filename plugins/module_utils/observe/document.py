@@ -10,8 +10,8 @@ import importlib
 import pkgutil
 from typing import Dict, Tuple
 
-from .. import capabilities
-from ..host import Host
+from .. import bootloader, capabilities
+from ..host import Host, HostError
 from ..state import SCHEMA, Boot, State
 from .confinement import contents, observe_confinement
 from .kernel import observe_kernel, observe_kvm, observe_last_reboot, observe_os
@@ -20,11 +20,6 @@ from .net import observe_net
 from .pci import observe_iommu, observe_pci
 from .reader import Reader
 from .topology import observe_cpu
-
-try:
-    from .. import bootloader
-except ImportError:
-    bootloader = None  # type: ignore[assignment]
 
 
 def observe(host: Host) -> State:
@@ -80,10 +75,8 @@ def _files(reader: Reader) -> Dict[str, str]:
 
 def _boot(reader: Reader) -> Boot:
     """The `boot` section; its own observer raises for files that cannot be read."""
-    if bootloader is None:
-        return {"loader": "", "configured": None, "sealed": "", "sources": []}
     try:
         return bootloader.observe(reader.host)
-    except Exception as err:
+    except (HostError, bootloader.LoaderError) as err:
         reader.note("boot", str(err))
         return {"loader": "", "configured": None, "sealed": str(err), "sources": []}

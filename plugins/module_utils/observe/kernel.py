@@ -10,9 +10,13 @@ import re
 from typing import Dict, Optional
 
 from ..state import Kernel, LastReboot, Os
-from .reader import Reader
+from .reader import Reader, chosen
 
 REBOOT_FILE = "/var/lib/nearmetal/reboot.json"
+SECONDS = re.compile(r"\d+(\.\d+)?")
+VERSION = re.compile(r"Linux version (\S+)")
+IMAGE = re.compile(r"(?:^| )BOOT_IMAGE=\S*/vmlinu[xz]-(\S+)")
+ESCAPED = re.compile(r"\\(.)")
 
 
 def observe_kernel(reader: Reader) -> Kernel:
@@ -26,7 +30,7 @@ def observe_kernel(reader: Reader) -> Kernel:
         "cmdline": cmdline,
         "boot_id": reader.text("/proc/sys/kernel/random/boot_id", "kernel.boot_id") or "",
         "lockdown": chosen(reader.text("/sys/kernel/security/lockdown", "kernel.lockdown") or ""),
-        "uptime_s": float(uptime[0]) if uptime and re.fullmatch(r"\d+(\.\d+)?", uptime[0]) else None,
+        "uptime_s": float(uptime[0]) if uptime and SECONDS.fullmatch(uptime[0]) else None,
     }
 
 
@@ -35,17 +39,11 @@ def _release(reader: Reader, cmdline: str) -> str:
     release = reader.text("/proc/sys/kernel/osrelease", "kernel.release")
     if release:
         return release
-    version = re.match(r"Linux version (\S+)", reader.text("/proc/version", "kernel.release") or "")
-    image = re.search(r"(?:^| )BOOT_IMAGE=\S*/vmlinu[xz]-(\S+)", cmdline)
+    version = VERSION.match(reader.text("/proc/version", "kernel.release") or "")
+    image = IMAGE.search(cmdline)
     found = version or image
     if not found:
         reader.note("kernel.release", "/proc/sys/kernel/osrelease is missing")
-    return found.group(1) if found else ""
-
-
-def chosen(text: str) -> str:
-    """The word in brackets, as in "[none] integrity confidentiality"."""
-    found = re.search(r"\[([\w-]+)\]", text)
     return found.group(1) if found else ""
 
 
@@ -77,7 +75,7 @@ def os_release(text: str) -> Dict[str, str]:
         if not equals or key.startswith("#"):
             continue
         if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-            value = re.sub(r"\\(.)", r"\1", value[1:-1])
+            value = ESCAPED.sub(r"\1", value[1:-1])
         fields[key] = value
     return fields
 

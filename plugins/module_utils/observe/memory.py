@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import List, Optional
 
 from ..state import HugePagePool, Memory
-from .reader import Reader, kb_value, numbered
+from .reader import Reader, chosen, kb_value, numbered
 
 HUGE = "/sys/kernel/mm/hugepages"
 NODE = "/sys/devices/system/node"
@@ -38,8 +37,7 @@ def observe_memory(reader: Reader) -> Memory:
 def _thp(reader: Reader) -> Optional[str]:
     """Transparent huge pages: "always", "madvise" or "never"; None where not known."""
     text = reader.text("/sys/kernel/mm/transparent_hugepage/enabled", "memory.thp") or ""
-    chosen = re.search(r"\[(\w+)\]", text)
-    return chosen.group(1) if chosen else None
+    return chosen(text) or None
 
 
 def _sizes(names: List[str]) -> List[int]:

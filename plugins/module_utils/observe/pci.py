@@ -93,11 +93,11 @@ def _function(
     vendor, device, subsystem, class_, driver = _identity(reader, base, names)
     if not vendor or not class_:
         reader.note(section + ".identity", "%s: no vendor, device or class to be read" % base)
-    physfn = posixpath.basename(reader.link(base + "/physfn")) if "physfn" in names else ""
-    group = posixpath.basename(reader.link(base + "/iommu_group")) if "iommu_group" in names else ""
+    physfn = _last(reader.link(base + "/physfn")) if "physfn" in names else ""
+    group = _last(reader.link(base + "/iommu_group")) if "iommu_group" in names else ""
     total = reader.number(base + "/sriov_totalvfs", section) if "sriov_totalvfs" in names else 0
     made = reader.number(base + "/sriov_numvfs", section) if "sriov_numvfs" in names else 0
-    above = posixpath.basename(posixpath.dirname(base))
+    above = _last(base.rpartition("/")[0])
     function: Function = {
         "address": address,
         "vendor": vendor,
@@ -120,6 +120,10 @@ def _function(
     return function
 
 
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def _identity(reader: Reader, base: str, names: Set[str]) -> Tuple[str, str, str, str, str]:
     """Vendor, device, subsystem, class and driver: all in `uevent`, or each in a file of its own."""
     text = reader.text(base + "/uevent", "pci") if "uevent" in names else None
@@ -139,7 +143,7 @@ def _identity(reader: Reader, base: str, names: Set[str]) -> Tuple[str, str, str
         _identity_from_config(reader, base, words)
     vendor, device, maker, kind, class_ = words
     known = bool(maker and kind) and (maker, kind) != ("0x0000", "0x0000")
-    driver = posixpath.basename(reader.link(base + "/driver")) if "driver" in names else ""
+    driver = _last(reader.link(base + "/driver")) if "driver" in names else ""
     return vendor, device, "%s:%s" % (maker, kind) if known else "", class_, driver
 
 

@@ -12,6 +12,9 @@ from typing import Dict, List, Optional
 from ..host import Host, Missing, Unreadable
 from ..state import Unread
 
+WHITE = " \t\r\n\0"
+"""tar pads files with NUL that turn out shorter than their size says, as those of /sys do."""
+
 
 class Reader:
     """A host, with a note of every section that could not be read."""
@@ -36,7 +39,7 @@ class Reader:
     def text(self, path: str, section: str) -> Optional[str]:
         """Stripped text; None where the file is missing, or cannot be read, which is noted."""
         try:
-            return self.host.read(path).strip().strip("\0").strip()
+            return self.host.read(path).strip(WHITE)
         except Missing:
             return None
         except Unreadable as err:
@@ -78,7 +81,6 @@ class Reader:
         except (Missing, Unreadable):
             return False
 
-
     def glob(self, pattern: str) -> List[str]:
         """Paths that match; * in any part, as in the collector. Without one, the path itself."""
         if "*" not in pattern:
@@ -99,7 +101,20 @@ def numbered(names: List[str], word: str) -> List[int]:
     return sorted(int(n[start:]) for n in names if n.startswith(word) and n[start:].isdecimal())
 
 
+KB_VALUES = {key: re.compile(r"(?:^|\s)%s:\s+(\d+) kB" % key) for key in ("MemTotal", "Hugepagesize")}
+"""Compiled here, once: Ansible forks a process for each host, in which nothing stays compiled."""
+
+
 def kb_value(text: str, key: str) -> Optional[int]:
     """A value in kB from /proc/meminfo, or a node's meminfo: "Node 0 MemTotal:  30601816 kB"."""
-    found = re.search(r"(?:^|\s)%s:\s+(\d+) kB" % key, text)
+    found = KB_VALUES[key].search(text)
     return int(found.group(1)) if found else None
+
+
+CHOSEN = re.compile(r"\[([\w-]+)\]")
+
+
+def chosen(text: str) -> str:
+    """The word in brackets, as in "[none] integrity confidentiality"."""
+    found = CHOSEN.search(text)
+    return found.group(1) if found else ""

@@ -19,6 +19,7 @@ from .reader import Reader, kb_value, numbered
 CPU = "/sys/devices/system/cpu"
 NODE = "/sys/devices/system/node"
 NONE: FrozenSet[int] = frozenset()
+GPU_NODE = re.compile(r"(?m)^Node:\s+(\d+)")
 
 ARM_VENDORS = {
     0x41: "ARM", 0x42: "Broadcom", 0x43: "Cavium", 0x46: "Fujitsu", 0x48: "HiSilicon", 0x4E: "NVIDIA",
@@ -254,7 +255,7 @@ def _gpu_nodes(reader: Reader) -> FrozenSet[int]:
     base = "/proc/driver/nvidia/gpus"
     for gpu in reader.names(base, "cpu.nodes"):
         text = reader.text("%s/%s/numa_status" % (base, gpu), "cpu.nodes") or ""
-        node = re.search(r"(?m)^Node:\s+(\d+)", text)
+        node = GPU_NODE.search(text)
         if node:
             found.append(int(node.group(1)))
     return frozenset(found)

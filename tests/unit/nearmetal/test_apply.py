@@ -41,7 +41,8 @@ def test_bad_batch(text: str) -> None:
 
 
 def plan_event(host: str, steps: int = 0, ok: bool = True, reboot: bool = False, calls: bool = False) -> dict[str, Any]:
-    return {"event": "plan", "host": host, "ok": ok, "plan": {"steps": [{}] * steps, "reboot": reboot, "calls": {"x": 1} if calls else {}}}
+    plan = {"steps": [{}] * steps, "reboot": reboot, "calls": {"x": 1} if calls else {}}
+    return {"event": "plan", "host": host, "ok": ok, "plan": plan}
 
 
 def test_only_a_clean_last_plan_is_ok() -> None:

@@ -69,6 +69,13 @@ def test_cut_off_archives(tmp_path: Path, mode: str, part: float) -> None:
     assert "cut off or damaged" in refused(path)
 
 
+def test_plain_archive_cut_at_a_block(tmp_path: Path) -> None:
+    path = trees.build(nodes=2).archive(tmp_path / "whole.tar", mode="w")
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 1024 * 512])
+    assert "cut off or damaged" in refused(path)
+
+
 def test_several_hosts_in_one_archive(tmp_path: Path) -> None:
     for name in ("a", "b"):
         trees.build().write(tmp_path / "hosts" / name)
@@ -102,7 +109,7 @@ def test_giants_and_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     state = core.observe(archives.tree_host(path))
     assert state["kernel"]["cmdline"] is None
     assert any(n["section"] == "kernel.cmdline" and "larger than" in n["reason"] for n in state["unread"])
-    monkeypatch.setattr(archives, "MAX_TOTAL", 3000)
+    monkeypatch.setattr(archives, "MAX_TOTAL", 500)
     assert "refused" in refused(path)
     monkeypatch.setattr(archives, "MAX_UNPACKED", 1000)
     assert "unpacks to more" in refused(path)

@@ -22,7 +22,7 @@ def parse(side: Side, guest: d.Guest) -> ET.Element:
 
 
 def test_pins_memory_and_topology() -> None:
-    top = parse(a_side(), d.Guest("x86_64", 257, 2048, topoext=False))
+    top = parse(a_side(), d.Guest("x86_64", 257, 2048, "pc", topoext=False))
     pins = {p.get("vcpu"): p.get("cpuset") for p in top.iterfind("cputune/vcpupin")}
     assert pins == {"0": "4", "1": "5", "2": "6", "3": "7"}
     assert top.find("cputune/emulatorpin").get("cpuset") == "0-1"
@@ -38,17 +38,17 @@ def test_pins_memory_and_topology() -> None:
 
 
 def test_ordinary_pages_are_no_backing() -> None:
-    assert parse(a_side(), d.Guest("x86_64", 256, 0, topoext=False)).find("memoryBacking") is None
+    assert parse(a_side(), d.Guest("x86_64", 256, 0, "pc", topoext=False)).find("memoryBacking") is None
 
 
 @pytest.mark.parametrize(("threads", "topoext", "there"), [(2, True, True), (2, False, False), (1, True, False)])
 def test_topoext_only_where_threads_are_shown_and_the_host_has_it(threads: int, topoext: bool, there: bool) -> None:
-    top = parse(a_side(threads), d.Guest("x86_64", 256, 0, topoext))
+    top = parse(a_side(threads), d.Guest("x86_64", 256, 0, "pc", topoext))
     assert (top.find("cpu/feature[@name='topoext']") is not None) == there
 
 
 def test_arm_has_no_x86_features() -> None:
-    top = parse(a_side(), d.Guest("aarch64", 256, 0, topoext=False))
+    top = parse(a_side(), d.Guest("aarch64", 256, 0, "virt", topoext=False))
     assert top.find("features/kvm") is None
     assert top.find("os/type").get("machine") == "virt"
     assert "console=ttyAMA0" in top.findtext("os/cmdline")
@@ -60,5 +60,5 @@ def test_unknown_architecture() -> None:
 
 
 def test_a_guest_that_crashes_does_not_stay() -> None:
-    top = parse(a_side(), d.Guest("x86_64", 256, 0, topoext=False))
+    top = parse(a_side(), d.Guest("x86_64", 256, 0, "pc", topoext=False))
     assert {top.findtext(e) for e in ("on_poweroff", "on_reboot", "on_crash")} == {"destroy"}

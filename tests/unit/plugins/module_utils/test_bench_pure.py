@@ -13,7 +13,7 @@ from ansible_collections.nearmetal.rack.plugins.module_utils import bench_needs 
 from ansible_collections.nearmetal.rack.plugins.module_utils import bench_rounds as r
 from ansible_collections.nearmetal.rack.plugins.module_utils import bench_sides, bench_stress
 from ansible_collections.nearmetal.rack.plugins.module_utils.bench_scenarios import BenchError, Side
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 NEW = """\
@@ -60,6 +60,7 @@ def test_equal_sides_are_soon_known_and_noisy_ones_not() -> None:
 samples = st.lists(st.floats(1, 1000), min_size=2, max_size=8)
 
 
+@settings(deadline=None, max_examples=30)
 @given(samples, samples)
 def test_interval_is_ordered_repeatable_and_within_the_extremes(side: list[float], base: list[float]) -> None:
     low, high = r.ratio_interval(side, base)
@@ -195,3 +196,9 @@ def test_bare_metal_workers_are_pinned_one_by_one_in_the_guests_slice() -> None:
     assert "taskset -c 4 stress-ng --matrix 1 --timeout 3s" in call[-1]
     assert "taskset -c 6" in call[-1]
     assert bench_sides.worker_shell(load, [4], "/var/x", in_slice=False)[0] == "sh"
+
+
+def test_machine() -> None:
+    assert n.choose_machine("x86_64", "<machine maxCpus='255'>q35</machine><machine canonical='x'>pc</machine>") == "pc"
+    assert n.choose_machine("x86_64", "<machine>pc-q35-10.0</machine><machine>q35</machine>") == "q35"
+    assert n.choose_machine("aarch64", "<machine>pc</machine>") == "virt"

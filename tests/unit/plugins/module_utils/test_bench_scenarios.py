@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible_collections.nearmetal.rack.plugins.module_utils import bench_scenarios as b
 from ansible_collections.nearmetal.rack.plugins.module_utils import cpulist
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -127,6 +127,7 @@ def test_workers_take_every_core_before_any_sibling() -> None:
     assert b.worker_cpus(at, 5) == [4, 6, 5, 7, 4]
 
 
+@settings(deadline=None)
 @given(
     sockets=st.integers(1, 3), cores=st.integers(1, 5), threads=st.sampled_from([1, 2, 4]),
     count=st.integers(1, 8), data=st.data(),

@@ -144,7 +144,7 @@ LINES = st.one_of(
 FILES = st.lists(LINES, max_size=5).map("\n".join)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     FILES, FILES, st.lists(st.sampled_from(["a=1", "a=2", "n=1", "console=tty1", 'x="3;4"']), max_size=3, unique=True),
     st.lists(st.sampled_from(["quiet", "b", "c"]), max_size=2, unique=True),
@@ -335,13 +335,14 @@ def test_stale_grub_cfg_is_generated_anew(tmp_path: Path) -> None:
 def test_failing_generator_leaves_no_half_state(tmp_path: Path) -> None:
     def fail(host: FileHost, _argv: object) -> Result:
         Path(host.root, "boot/grub/grub.cfg").write_text("half")
-        return Result(1, "", "grub-mkconfig: write error: No space left on device\n")
+        Path(host.root, "boot/grub/grub.cfg.new").write_text("half")
+        return Result(1, "", "grub-probe: warning: odd partition\n" * 9 + "grub-mkconfig: write error: No space left on device\n")
 
     host = live(tmp_path, fail)
     files = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    with pytest.raises(LoaderError, match=r"update-grub: exit status 1: .*No space left.*former files were restored"):
+    with pytest.raises(LoaderError, match=r"update-grub: exit status 1: grub-mkconfig: write error: No space left on device. The former files were restored"):
         bootloader.ensure(host, ASKED, [])
-    assert all(p.read_bytes() == data for p, data in files.items())
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and "backup" not in p.parts} == files
 
 
 def test_generator_that_ignores_the_defaults_is_found_out(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from ansible_collections.nearmetal.rack.plugins.module_utils import loop
 from ansible_collections.nearmetal.rack.plugins.module_utils.capabilities import kernel_args
 from ansible_collections.nearmetal.rack.plugins.module_utils.model import (
