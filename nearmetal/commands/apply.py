@@ -57,7 +57,8 @@ def apply(
         plans.show(plan, console)
         todo = plans.changed_hosts(plan)
         if not todo:
-            if not plan["steps"]:
+            if not plan["steps"] and not plans.exit_code(plan):
+                _note_converged(run, plan)
                 console.print(
                     f"Nothing to do: {len(plan['hosts'])} host(s) observed in one round trip each, "
                     f"0 modules run, {time.monotonic() - started:.1f} s."
@@ -68,6 +69,14 @@ def apply(
         with locks.held("host", todo, run.id):
             code = _carry_out(run, plan, todo, sizes, max_failures, forks, words, variables, console)
     raise typer.Exit(max(code, FAILED if plans.exit_code(plan) in (FAILED, BAD_INTENT) else OK))
+
+
+def _note_converged(run: history.Run, plan: plans.Plan) -> None:
+    """A run that found nothing to do is the proof that the one before it was complete: keep it."""
+    run.hosts = dict.fromkeys(plan["hosts"], "ok")
+    run.save()
+    plans.save(plan, run.folder / "plan.json")
+    run.end("ok")
 
 
 def parse_batches(text: str) -> list[str]:

@@ -40,7 +40,7 @@ def boots(accel: str, kernel: Path) -> bool:
 
 def _key(version: str) -> str:
     usable = os.access("/dev/kvm", os.R_OK | os.W_OK)
-    return hashlib.sha256(json.dumps([platform.uname()[2:], version, usable]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([platform.uname()[2:], version, usable, APPEND]).encode()).hexdigest()[:16]
 
 
 def choose(version: str, kernel: Path, progress: Progress) -> str:

@@ -102,7 +102,7 @@ def _context(found: Collected, drawn: dict[str, charts.Figure]) -> dict[str, Any
         "hosts": hosts,
         "open_hosts": len(hosts) <= OPEN_HOSTS,
         "groups": changes.grouped(changed),
-        "ratios": [_ratio_chart(i, *group, bool(head.emulated), drawn) for i, group in enumerate(ratio_groups(every))],
+        "ratios": [_ratio_chart(i, *group, any(f.emulated for f in every), drawn) for i, group in enumerate(ratio_groups(every))],
         "benches": benches,
         "whys": why.sections(explain([h.bench for h in hosts if h.bench], found.states), every),
         "notes": found.notes + [f"{h.name}: {note}" for h in hosts if h.bench for note in h.bench.unread],
@@ -113,10 +113,10 @@ def _context(found: Collected, drawn: dict[str, charts.Figure]) -> dict[str, Any
 
 def _ratio_chart(
     index: int, name: str, base: str, pairs: list[Any], emulated: bool, drawn: dict[str, charts.Figure]
-) -> dict[str, str]:
+) -> dict[str, Any]:
     chart = f"ratio-{index}"
     drawn[chart] = charts.ratios(pairs, base, emulated)
-    return {"chart": chart, "benchmark": name, "base": words.name(base)}
+    return {"chart": chart, "benchmark": name, "base": words.name(base), "emulated": emulated}
 
 
 def _bench(host: HostView, every: list[Figures], drawn: dict[str, charts.Figure]) -> dict[str, Any]:

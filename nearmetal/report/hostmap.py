@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nearmetal.report import words
-from nearmetal.report.partition import Partition, cpus, cpus_text, partition
+from nearmetal.report.partition import Partition, cpus, cpus_text, partition, unread
 
 if TYPE_CHECKING:
     from ansible_collections.nearmetal.rack.plugins.module_utils.state import Function, Node, State
@@ -77,6 +77,7 @@ class NodeBox:
     devices: list[Device]
     memory: str
     pages: list[Pages]
+    no_pages: str  # what is said where there are no pages
     kind: str  # "cpu", "memory", "gpu"
     reserved: str
     isolated: str
@@ -199,6 +200,7 @@ class _Nodes:
             devices=[] if again else [self.device(f) for f in self.state["pci"] if f["numa_node"] == node and shown(f)],
             memory="" if again else words.size(memory),
             pages=[] if again else self.pages(node, memory),
+            no_pages="huge pages not known" if unread(self.state, "memory.hugepages") else "no huge pages",
             kind=info["kind"] if info else "cpu",
             reserved=cpus_text(self.split.reserved & here),
             isolated=cpus_text(self.split.isolated & here),
@@ -239,7 +241,7 @@ class _Nodes:
             said.append(f"IOMMU group {function['iommu_group']}")
         return Device(
             kind=kind(function),
-            name=", ".join(function["netdevs"]) or words.vendor(function["vendor"]),
+            name=", ".join(function["netdevs"]) or words.vendor(function["vendor"]) or "maker not known",
             address=function["address"],
             detail=", ".join(said),
         )

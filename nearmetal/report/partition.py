@@ -42,6 +42,14 @@ def cpus_text(some: frozenset[int] | set[int]) -> str:
     return cpulist.format(some) or "none"
 
 
+_NEITHER = "not known: neither isolation by the kernel nor cpusets could be read"
+
+
+def unread(state: State, section: str) -> bool:
+    """Whether a section ("memory.hugepages"), or one that holds it ("memory"), could not be read."""
+    return any(section == u["section"] or section.startswith(u["section"] + ".") for u in state["unread"])
+
+
 def partition(state: State) -> Partition:
     """The partition of a host as it is in force."""
     cpu = state["cpu"]
@@ -56,8 +64,11 @@ def partition(state: State) -> Partition:
     if reserved and reserved < online:
         words = f"kept for guests by cpusets: {', '.join(named)} may use {cpus_text(reserved)} only"
         return Partition("cgroup", reserved, online - reserved, offline, words)
+    if not named and unread(state, "confinement.slices"):
+        words = "not isolated by the kernel; cpusets could not be read" if cpu.get("isolated") is not None else _NEITHER
+        return Partition("unknown", frozenset(), frozenset(), offline, words)
     if cpu.get("isolated") is None and not named:
-        return Partition("unknown", frozenset(), frozenset(), offline, "not known: neither could be read")
+        return Partition("unknown", frozenset(), frozenset(), offline, _NEITHER)
     return Partition("none", frozenset(), frozenset(), offline, "not partitioned: every CPU is shared")
 
 

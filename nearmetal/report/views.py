@@ -14,6 +14,7 @@ from nearmetal.report.cmdline import Word, compare
 from nearmetal.report.collect import Collected, text, timestamp
 from nearmetal.report.hostmap import Map, host_map
 from nearmetal.report.measured import Figures, Pair
+from nearmetal.report.partition import unread
 from nearmetal.report.placement import placements
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Summary:
     figures: list[tuple[str, str, str]]  # value, what it counts, tone
     versions: list[tuple[str, str]]
     emulated: list[str]  # reasons; empty on real hardware
+    emulated_where: str  # "": everywhere; else "on 2 of 8 hosts"
     problems: list[tuple[str, str]] = field(default_factory=list)  # host, what
 
 
@@ -94,7 +96,7 @@ def _host(found: Collected, name: str, index: int, changes: HostChanges) -> Host
 
 def _pages(state: State) -> str:
     whole = sum(pool["total"] * pool["size_kb"] * words.KIB for pool in state["memory"]["hugepages"])
-    return words.size(whole) if whole else ""
+    return words.size(whole) if whole else "not known" if unread(state, "memory.hugepages") else ""
 
 
 def _placement(bench: HostResults) -> str:
@@ -148,15 +150,16 @@ def facts(state: State) -> list[tuple[str, str]]:
     smt = f"{cpu['threads_per_core']} threads a core" + (f", SMT {cpu['smt']}" if cpu["smt"] else "")
     kinds_of = sorted(iommu["types"].items())
     types = f", all {kinds_of[0][0]}" if len(kinds_of) == 1 else "".join(f", {n} {kind}" for kind, n in kinds_of)
-    units = words.listed(iommu["units"], 4) or "none in use"
+    units = f"{words.listed(iommu['units'], 4) or 'none in use'}; {words.count(iommu['groups'], 'group')}{types}"
+    system = [state["os"]["name"], state["kernel"]["release"] and f"kernel {state['kernel']['release']}", cpu["arch"]]
     kvm = {True: "usable", False: "not usable"}.get(bool(state["kvm"]), "") if state["kvm"] is not None else "not known"
     return [
-        ("System", f"{state['os']['name']}, kernel {state['kernel']['release']}, {cpu['arch']}"),
+        ("System", ", ".join(filter(None, system)) or "not known"),
         ("Processor", " · ".join(filter(None, [cpu["model"] or cpu["vendor"], hybrid]))),
         ("Topology", f"{words.count(cpu['sockets'], 'socket')}, {words.count(len(cpu['nodes']), 'NUMA node')}, "
                      f"{words.count(len(cpu['cores']), 'core')}, {smt}"),
         ("Memory", words.size(memory["total_bytes"])),
-        ("IOMMU", f"{units}; {words.count(iommu['groups'], 'group')}{types}"),
+        ("IOMMU", "not known" if unread(state, "iommu") else units),
         ("KVM", kvm),
         ("Interrupts", f"default on CPUs {confined['default_irq_affinity'] or 'not known'}; "
                        f"irqbalance {confined['irqbalance'] or 'not known'}"),
@@ -165,7 +168,7 @@ def facts(state: State) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def emulation(found: Collected) -> list[str]:
+def emulation(found: Collected) -> dict[str, list[str]]:
     """Why figures of this rack mean nothing: each reason once, with its hosts. Empty on real hardware."""
     reasons: dict[str, list[str]] = {}
     for name in found.hosts:
@@ -175,7 +178,7 @@ def emulation(found: Collected) -> list[str]:
         why = why or (_virtual(state) if state and not bench else "")
         if why:
             reasons.setdefault(why, []).append(name)
-    return [f"{words.listed(hosts)}: {why}" for why, hosts in reasons.items()]
+    return reasons
 
 
 def _virtual(state: State) -> str:
@@ -197,6 +200,8 @@ def summary(found: Collected, hosts: list[HostView]) -> Summary:
     problems = [(h.name, p) for h in hosts for p in h.changes.problems]
     bad = [h.name for h in hosts if h.tone == "bad"]
     tone, verdict = _verdict(found, hosts, bad, steps, verified, reboots)
+    virtual = emulation(found)
+    some = sum(map(len, virtual.values()))
     start, end = (timestamp(run.info.get("started")), timestamp(run.info.get("ended"))) if run else (None, None)
     took = end - start if start is not None and end is not None else None
     figures = [
@@ -214,7 +219,8 @@ def summary(found: Collected, hosts: list[HostView]) -> Summary:
         verdict=verdict,
         figures=figures,
         versions=versions(found),
-        emulated=emulation(found),
+        emulated=[f"{words.listed(names)}: {why}" for why, names in virtual.items()],
+        emulated_where="" if some == len(hosts) else f"on {some} of {words.count(len(hosts), 'host')}",
         problems=problems,
     )
 

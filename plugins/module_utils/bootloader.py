@@ -258,7 +258,7 @@ def _carry_out(host: Host, wanted: Request, plan: Plan) -> Reading:
         raise LoaderError("%s. %s" % (err, restore(host, former))) from err
     if reading.sealed or not line_met(reading.configured or "", wanted):
         asked = cmdline.join(word for words in wanted.groups.values() for word in words)
-        asked += "".join(" (no %s)" % name for name in wanted.names)
+        asked += "".join(" (no %s)" % name for name in (*wanted.names, *wanted.texts))
         raise LoaderError(
             "asked for %s, but %s would pass %s%s. %s" % (
                 asked, reading.loader, reading.configured, ": " + reading.sealed if reading.sealed else "",

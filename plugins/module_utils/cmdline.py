@@ -46,11 +46,12 @@ def quoted(text: str) -> str:
 
 
 class Request(NamedTuple):
-    """A checked request: `groups` in the order asked, `names` and `words` that must go."""
+    """A checked request: `groups` in the order asked, `names` and `words` (their meanings) that must go."""
 
     groups: Dict[str, List[Word]]
     names: Tuple[str, ...]
     words: Tuple[Tuple[object, ...], ...]
+    texts: Tuple[str, ...] = ()  # of `words`, as they were given
 
 
 def request(args: Sequence[str], absent: Sequence[str]) -> Request:
@@ -64,13 +65,15 @@ def request(args: Sequence[str], absent: Sequence[str]) -> Request:
         groups.setdefault(word.group, []).append(word)
     names: List[str] = []
     words: List[Tuple[object, ...]] = []
+    texts: List[str] = []
     for text in absent:
         word = parse(text)[0]
         if word.value is None:
             names.append(word.group)
         else:
             words.append(meaning(word))
-    return Request(groups, tuple(names), tuple(words))
+            texts.append(text)
+    return Request(groups, tuple(names), tuple(words), tuple(texts))
 
 
 class Fault(NamedTuple):

@@ -215,7 +215,7 @@ def steps(pools: Pools, persist: bool, state: State) -> List[Step]:
         kept = files(pools, persist)[SCRIPT] is not None
         found.append(
             Step(
-                "hugepages", "persist", "as before" if SCRIPT in state["confinement"]["files"] else "not kept",
+                "hugepages", "persist", "kept otherwise" if SCRIPT in state["confinement"]["files"] else "not kept",
                 "reserved at boot by %s" % SERVICE if kept else "not kept",
                 "run-time pages are gone after a reboot" if kept else "no run-time pages are to be kept",
                 "none", "content of %s" % ", ".join(sorted(changed)),

@@ -81,7 +81,7 @@ _WANTED = _HEAD + "[Unit]\nWants=%s\n" % SERVICE
 # A later EnvironmentFile= wins over the distribution's own (/etc/default or /etc/sysconfig).
 _BALANCE_DROPIN = _HEAD + "[Service]\nEnvironmentFile=%s\n" % BALANCE_ENV
 
-# irqbalance before 1.8 knows the mask only; newer ones take the mask where both are given.
+# irqbalance before 1.8 knows the mask only; newer ones take the list and say that the mask is discarded.
 _BALANCE_ENV = _HEAD + "IRQBALANCE_BANNED_CPUS=%s\nIRQBALANCE_BANNED_CPULIST=%s\n"
 
 

@@ -34,17 +34,30 @@ def apply(host: Host, want: Desired, state: State) -> State:
         else:
             host.write(path, text)
     if host.live:
-        _systemd(host, want, set(changed), keys, state["confinement"]["irqbalance"])
+        _systemd(host, want, set(changed), keys, state)
     return _read_back(host, want, state)
 
 
-def _systemd(host: Host, want: Desired, changed: Set[str], keys: Set[str], irqbalance: str) -> None:
+def _systemd(host: Host, want: Desired, changed: Set[str], keys: Set[str], state: State) -> None:
     if changed or "slices" in keys:
         _run(host, ["systemctl", "daemon-reload"])
-    if changed & set(irq.BALANCE_FILES) and irqbalance == "active":
+    if not want.present:
+        _unconfine(host, state["cpu"]["online"])
+    if changed & set(irq.BALANCE_FILES) and state["confinement"]["irqbalance"] == "active":
         _run(host, ["systemctl", "try-restart", "irqbalance.service"])
     if want.present and "irq-affinity" in keys:
         _run(host, ["systemctl", "restart", irq.SERVICE])
+
+
+def _unconfine(host: Host, online: str) -> None:
+    """Free what systemd leaves as it was, because another unit keeps the cpuset controller on.
+
+    All CPUs, not none: the kernel refuses to empty the cpuset of a group that has processes.
+    """
+    for unit in slices.UNITS:
+        path = "/sys/fs/cgroup/%s/cpuset.cpus" % unit
+        if host.get(path) and not host.run(["systemctl", "show", "-p", "AllowedCPUs", "--value", unit]).stdout.strip():
+            host.poke(path, online)
 
 
 def _run(host: Host, argv: Sequence[str]) -> None:

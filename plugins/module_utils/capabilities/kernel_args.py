@@ -162,9 +162,9 @@ def _step(
 
 def _verify(wanted: Request) -> str:
     has = line.join(word for words in wanted.groups.values() for word in words)
-    gone = ["%s=%s" % (name, value) for name, value in wanted.words]
+    gone = [*wanted.names, *wanted.texts]
     clauses = ["has %s" % has] if has else []
-    clauses += ["has no %s" % ", ".join([*wanted.names, *gone])] if wanted.names or gone else []
+    clauses += ["has no %s" % ", ".join(gone)] if gone else []
     return "/proc/cmdline %s" % " and ".join(clauses)
 
 

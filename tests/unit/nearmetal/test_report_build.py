@@ -109,6 +109,14 @@ def test_without_a_benchmark_an_emulated_host_is_known_by_its_processor(tmp_path
     assert "the processor calls itself QEMU TCG CPU version 2.5+" in body(page_of(tmp_path))
 
 
+def test_a_rack_that_is_emulated_in_part_says_where(tmp_path: Path) -> None:
+    made.lab_rack(tmp_path)
+    path = tmp_path / "bench" / "20261130T220100Z-beef" / "host1.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "emulated": False}))
+    text = body(page_of(tmp_path))
+    assert "Emulated hardware on 1 of 2 hosts." in text and "their ratios mean nothing" in text
+
+
 def test_hostile_text_is_shown_as_text(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     state = made.lab_host("h", converged=True)

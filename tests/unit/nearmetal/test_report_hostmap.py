@@ -13,6 +13,7 @@ from support import report_fixtures as made
 from nearmetal.bench.results import Scenario
 from nearmetal.report.hostmap import Map, host_map
 from nearmetal.report.partition import partition
+from nearmetal.report.views import facts
 
 
 def drawn(picture: Map) -> dict[int, str]:
@@ -92,6 +93,15 @@ def test_what_is_in_force_counts_more_than_what_is_set() -> None:
     state = made.state("h", made.adjacent_cores(1, 2), slices={"system.slice": "0-1"})
     state["confinement"]["effective"] = {"system.slice": "0-3"}
     assert partition(cast("Any", state)).how == "none"
+
+
+def test_what_could_not_be_read_is_not_absent() -> None:
+    state = made.state("h", made.adjacent_cores(1, 2))
+    state["unread"] = [{"section": name, "reason": "r"} for name in ("confinement.slices", "memory", "iommu")]
+    assert partition(cast("Any", state)).how == "unknown"
+    picture = host_map(cast("Any", state), None)
+    assert picture.sockets[0][1][0].no_pages == "huge pages not known"
+    assert dict(facts(cast("Any", state)))["IOMMU"] == "not known"
 
 
 @given(st.data())

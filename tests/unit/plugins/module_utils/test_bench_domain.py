@@ -14,7 +14,9 @@ FILES = d.Files("/x/vmlinuz", "/x/initrd", "/x/a.sock")
 def a_side(threads: int = 2) -> Side:
     topology = (1, 4 // threads, threads)
     cells = (((0, 1), 0), ((2, 3), 1))
-    return Side("matched_pinned", 1, "", "", topology, (4, 5, 6, 7), cells, frozenset({4, 5, 6, 7}), frozenset({0, 1}))
+    return Side(
+        "matched_pinned", 1, "", "", topology, (4, 5, 6, 7), cells, frozenset({4, 5, 6, 7}), frozenset({0, 1})
+    )
 
 
 def parse(side: Side, guest: d.Guest) -> ET.Element:
@@ -27,9 +29,15 @@ def test_pins_memory_and_topology() -> None:
     assert pins == {"0": "4", "1": "5", "2": "6", "3": "7"}
     assert top.find("cputune/emulatorpin").get("cpuset") == "0-1"
     assert top.find("cpu/topology").attrib == {"sockets": "1", "cores": "2", "threads": "2"}
-    assert [(c.get("cpus"), c.get("memory")) for c in top.iterfind("cpu/numa/cell")] == [("0-1", "128"), ("2-3", "128")]
+    assert [(c.get("cpus"), c.get("memory")) for c in top.iterfind("cpu/numa/cell")] == [
+        ("0-1", "128"),
+        ("2-3", "128"),
+    ]
     assert top.findtext("memory") == "256"  # the sum of the cells, whatever was asked for
-    assert [(m.get("cellid"), m.get("nodeset")) for m in top.iterfind("numatune/memnode")] == [("0", "0"), ("1", "1")]
+    assert [(m.get("cellid"), m.get("nodeset")) for m in top.iterfind("numatune/memnode")] == [
+        ("0", "0"),
+        ("1", "1"),
+    ]
     assert {m.get("mode") for m in top.find("numatune")} == {"strict"}
     assert top.find("memoryBacking/hugepages/page").attrib == {"size": "2048", "unit": "KiB"}
     assert top.find("features/kvm/hint-dedicated").get("state") == "on"
@@ -41,8 +49,12 @@ def test_ordinary_pages_are_no_backing() -> None:
     assert parse(a_side(), d.Guest("x86_64", 256, 0, "pc", topoext=False)).find("memoryBacking") is None
 
 
-@pytest.mark.parametrize(("threads", "topoext", "there"), [(2, True, True), (2, False, False), (1, True, False)])
-def test_topoext_only_where_threads_are_shown_and_the_host_has_it(threads: int, topoext: bool, there: bool) -> None:
+@pytest.mark.parametrize(
+    ("threads", "topoext", "there"), [(2, True, True), (2, False, False), (1, True, False)]
+)
+def test_topoext_only_where_threads_are_shown_and_the_host_has_it(
+    threads: int, topoext: bool, there: bool
+) -> None:
     top = parse(a_side(threads), d.Guest("x86_64", 256, 0, "pc", topoext))
     assert (top.find("cpu/feature[@name='topoext']") is not None) == there
 

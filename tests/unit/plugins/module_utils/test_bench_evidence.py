@@ -26,7 +26,9 @@ ERR:          7
 
 
 def side() -> Side:
-    return Side("matched_pinned", 1, "", "", (1, 1, 2), (4, 5), (((0, 1), 1),), frozenset({4, 5}), frozenset({0}))
+    return Side(
+        "matched_pinned", 1, "", "", (1, 1, 2), (4, 5), (((0, 1), 1),), frozenset({4, 5}), frozenset({0})
+    )
 
 
 def run(**changes: Any) -> dict[str, Any]:
@@ -139,7 +141,10 @@ def test_memory_elsewhere() -> None:
 
 
 def test_workers_of_bare_metal() -> None:
-    threads = [{"name": "worker0", "allowed": "4", "seen": "4"}, {"name": "worker1", "allowed": "6", "seen": "7"}]
+    threads = [
+        {"name": "worker0", "allowed": "4", "seen": "4"},
+        {"name": "worker1", "allowed": "6", "seen": "7"},
+    ]
     assert e.worker_problems(run(threads=threads), [4, 6]) == ["worker1 was seen on CPU 7, pinned to 6"]
 
 

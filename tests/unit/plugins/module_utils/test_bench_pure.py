@@ -199,6 +199,9 @@ def test_bare_metal_workers_are_pinned_one_by_one_in_the_guests_slice() -> None:
 
 
 def test_machine() -> None:
-    assert n.choose_machine("x86_64", "<machine maxCpus='255'>q35</machine><machine canonical='x'>pc</machine>") == "pc"
+    assert (
+        n.choose_machine("x86_64", "<machine maxCpus='255'>q35</machine><machine canonical='x'>pc</machine>")
+        == "pc"
+    )
     assert n.choose_machine("x86_64", "<machine>pc-q35-10.0</machine><machine>q35</machine>") == "q35"
     assert n.choose_machine("aarch64", "<machine>pc</machine>") == "virt"

@@ -106,7 +106,9 @@ def test_cores_of_two_kinds_are_not_mixed() -> None:
         ("2-7", "0-1", "4-5", {4, 5}),
     ],
 )
-def test_where_the_cpus_come_from(isolated: str, system_slice: str | None, asked: str, expected: set[int]) -> None:
+def test_where_the_cpus_come_from(
+    isolated: str, system_slice: str | None, asked: str, expected: set[int]
+) -> None:
     assert b.isolated_cpus(state(isolated, system_slice), asked) == expected
 
 

@@ -55,6 +55,7 @@ class System(SnapshotHost):
         self.managed, self.room = managed, room
         self.log: list[str] = []
         self.ignore: set[str] = set()
+        self.controller_stays = False  # another unit keeps cpusets on: those of ours stay as they were
 
     def write(self, path: str, text: str, mode: int | None = None, in_place: bool = False) -> None:
         self.files[path] = text
@@ -71,6 +72,10 @@ class System(SnapshotHost):
         if path not in self.files:
             raise HostError(path, "No such file or directory")
         self.log.append(f"poke {path} {text}")
+        if path.endswith("cpuset.cpus"):
+            if not text.strip():
+                raise HostError(path, "No space left on device")  # as the kernel does where processes are
+            self.files[path] = self.files[path + ".effective"] = text
         match = re.search(r"hugepages-2048kB/nr_hugepages$", path)
         if match:
             count = min(int(text), self.room)
@@ -95,7 +100,8 @@ class System(SnapshotHost):
             text = self.files.get(slices.path(unit))
             for path in (where, where + ".effective"):
                 if text is None:
-                    self.remove(path)
+                    if not self.controller_stays:
+                        self.remove(path)
                 else:
                     self.files[path] = text.rpartition("AllowedCPUs=")[2]
                     self._add(path)

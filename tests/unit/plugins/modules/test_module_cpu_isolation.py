@@ -52,6 +52,14 @@ def test_undo_leaves_nothing_behind() -> None:
     assert not converge(system, ABSENT, check=False)["changed"]
 
 
+def test_undo_where_another_unit_keeps_cpusets_on() -> None:
+    system = System(tree())
+    converge(system, PRESENT, check=False)
+    system.controller_stays = True
+    converge(system, ABSENT, check=False)
+    assert system.get("/sys/fs/cgroup/system.slice/cpuset.cpus.effective") == "0-7"
+
+
 def test_other_reserved_cpus_later() -> None:
     system = System(tree())
     converge(system, PRESENT, check=False)
