@@ -23,6 +23,7 @@ rack|mtools|mcopy|the image's EFI partition
 rack|e2fsprogs|mke2fs|the image's root file system
 user|uidmap|newuidmap|building the image without being root
 rack|openssh-client|ssh|how Ansible reaches the nodes
+rack|cpio|cpio|checking the guests' initramfs in the tests
 rack|procps|pgrep|looking for processes that were left over
 rack|debian-archive-keyring|/usr/share/keyrings/debian-archive-keyring.gpg|the packages in the image are Debian's
 browser|chromium|-|looking at the HTML report in its tests

@@ -234,6 +234,8 @@ def main(names: list[str]) -> int:
         print(f"no such part: {', '.join(unknown)}; there are: {', '.join(TIERS)}", file=sys.stderr)
         return 64
     OUT.mkdir(parents=True, exist_ok=True)
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(TOP / ".cache" / "collections")
     outcomes: dict[str, Outcome] = {}
     with shared_rack():
         for name in names or TIERS:
