@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -23,6 +24,7 @@ class ActionModule(ActionBase):
         """Return {changed: false, plan: document of loop.decide}; failed where there are problems."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         args = self._task.args
+        gc.disable()  # this worker ends with this task: what it leaves is not worth looking for
         plan = planning.plan_host(
             self, task_vars or {}, tuple(args.get("capabilities") or ()), bool(args.get("validate_only"))
         )

@@ -9,6 +9,7 @@ kernel/params.c (`-` and `_` are the same in a name; a value may be put in doubl
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -35,7 +36,7 @@ class Word(NamedTuple):
     @property
     def name(self) -> str:
         """Name with `-` as `_`: the kernel takes them for the same."""
-        return key(self.text.partition("=")[0])
+        return _name(self.text)
 
     @property
     def value(self) -> Optional[str]:
@@ -47,6 +48,11 @@ class Word(NamedTuple):
     def group(self) -> str:
         """Name under which words are replaced together."""
         return group(self.name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _name(text: str) -> str:
+    return key(text.partition("=")[0])
 
 
 def key(name: str) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
@@ -48,6 +49,8 @@ CAPABILITIES = _capabilities()
 SPECS = _specs()
 _VALIDATORS = {name: ArgumentSpecValidator(SPECS[name]) for name in CAPABILITIES}
 _KNOWN = GENERAL_VARIABLES.union(*SPECS.values())
+# What is loaded by now stays: forked workers then do not copy pages only to count references in collections.
+gc.freeze()
 _PREFIXES = tuple(f"{name}_" for name in (*SPECS, GENERAL))
 
 
@@ -70,7 +73,7 @@ def read_intent(
         if name not in _KNOWN:
             found.append(_misspelt(name, variables[name]))
         elif owner in CAPABILITIES and (not wanted or owner in wanted):
-            values.setdefault(owner, {})[name] = template(variables[name])
+            values.setdefault(owner, {})[name] = _plain(template(variables[name]))
     intent = {}
     for owner, given in values.items():
         result = _VALIDATORS[owner].validate(given)
@@ -78,6 +81,17 @@ def read_intent(
         prefix = len(owner) + 1
         intent[owner] = {name[prefix:]: value for name, value in result.validated_parameters.items()}
     return intent, found
+
+
+def _plain(value: Any) -> Any:
+    """The same without ansible's tags on every string, which are slow to copy and do not travel."""
+    if isinstance(value, str):
+        return format(value)
+    if isinstance(value, Mapping):
+        return {_plain(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value
 
 
 def _owner(variable: str) -> str:
