@@ -105,6 +105,7 @@ def bootstrap_argv(recipe: Recipe, work: Path) -> list[str]:
     (work / "files.tar").write_bytes(files_tar(recipe))
     (work / "setup.sh").write_text(recipe.fill(SETUP))
     root = os.geteuid() == 0
+    source = mirror.find_mirror()
     # In a mount namespace of its own nothing stays mounted, however the build ends.
     return [
         *(["unshare", "--mount"] if root else []), "mmdebstrap", f"--mode={'root' if root else 'unshare'}",
@@ -116,7 +117,7 @@ def bootstrap_argv(recipe: Recipe, work: Path) -> list[str]:
         f"--essential-hook=tar-in {_quoted(work / 'files.tar')} /",
         f"--customize-hook=upload {_quoted(work / 'setup.sh')} /tmp/setup.sh",
         '--customize-hook=chroot "$1" sh /tmp/setup.sh',
-        recipe.suite, str(work / "root.tar"), mirror.find_mirror(),
+        recipe.suite, str(work / "root.tar"), *([source] if source else []),
     ]  # fmt: skip
 
 

@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import NearmetalError
-
 MIRROR_VARIABLE = "NEARMETAL_LAB_MIRROR"
 # Suites of the archive proper. Security and backports are other archives, or parts that lack most packages.
 SUITES = frozenset({"bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"})
@@ -56,15 +54,9 @@ def debian_archive(apt: Path) -> str | None:
     return None
 
 
-def find_mirror(apt: Path = Path("/etc/apt")) -> str:
-    """URI of the Debian archive. Raises NearmetalError that says how to name one."""
-    found = os.environ.get(MIRROR_VARIABLE) or debian_archive(apt)
-    if not found:
-        raise NearmetalError(
-            f"The node image is built from a Debian archive, and the apt sources of this machine ({apt}) name none. "
-            f"Set {MIRROR_VARIABLE} to the address of one, and install the package debian-archive-keyring."
-        )
-    return found
+def find_mirror(apt: Path = Path("/etc/apt")) -> str | None:
+    """URI of the Debian archive; None where this machine names none, as Ubuntu: mmdebstrap then takes its own default."""
+    return os.environ.get(MIRROR_VARIABLE) or debian_archive(apt)
 
 
 def apt_transport_options() -> list[str]:

@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import os
 import secrets
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -19,9 +16,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.intent import SPECS
+from ansible_collections.nearmetal.rack.plugins.plugin_utils.lifeline import end_with_parent
 
 ROLE = "benchmark_vm"
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 # Made once in the parent, from which the workers of all hosts are forked: one run, one name.
 RUN = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(2)}"
@@ -37,7 +34,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Take the role's variables, call the module, write RUN/HOST.json."""
-        _end_with_parent()
+        end_with_parent()
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         options = self._options(variables)
@@ -60,16 +57,6 @@ class ActionModule(ActionBase):
         if checked.error_messages:
             raise AnsibleActionFail("; ".join(checked.error_messages))
         return {name[len(ROLE) + 1 :]: value for name, value in checked.validated_parameters.items()}
-
-
-def _end_with_parent() -> None:
-    """Let this worker, and the connection that it holds, end when ansible-playbook is killed (Linux).
-
-    Otherwise both would wait for the module, which runs for minutes and would not learn that nobody
-    wants its answer. The worker's own handler of SIGTERM ends its whole process group.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _write(folder: Path, host: str, document: dict[str, Any]) -> Path:

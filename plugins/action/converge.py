@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.nearmetal.rack.plugins.plugin_utils import planning
+from ansible_collections.nearmetal.rack.plugins.plugin_utils.lifeline import end_with_parent
 
 
 class ActionModule(ActionBase):
@@ -21,6 +22,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Plan (or take the loop's plan of this host), then make the module calls of it."""
+        end_with_parent()
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         name = self._task.args["capability"]

@@ -23,21 +23,18 @@ author:
   - nearmetal contributors (@nearmetal)
 """
 
-import contextlib  # noqa: E402
-import ctypes  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
-import signal  # noqa: E402
 import time  # noqa: E402
 from typing import Any  # noqa: E402
 
 from ansible.plugins.callback import CallbackBase  # noqa: E402
+from ansible_collections.nearmetal.rack.plugins.plugin_utils.lifeline import end_with_parent  # noqa: E402
 
 PLAN = "nearmetal.rack.plan"
 CONVERGE = "nearmetal.rack.converge"
 REBOOT = "ansible.builtin.reboot"
 SILENT = ("ansible.builtin.include_role", "ansible.builtin.include_tasks", "ansible.builtin.group_by")
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
@@ -54,8 +51,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         path = self.get_option("path")
         self._file = open(path, "a", buffering=1, encoding="utf-8", errors="surrogateescape") if path else None
         if self._file:
-            with contextlib.suppress(OSError, AttributeError):
-                ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            end_with_parent()
             self._write(event="playbook", pid=os.getpid())
 
     def _write(self, **event: Any) -> None:
