@@ -161,6 +161,7 @@ TIERS = {
     "sanity": Tier("ansible-test sanity", checks(
         lambda: [("ansible-test sanity", [sys.executable, "scripts/sanity.py"])]), 20),
     "unit": Tier("pure code, captured trees", pytest("tests/unit"), 10),
+    "integration": Tier("the command line over Ansible, on trees", pytest("tests/integration"), 10),
     "packaging": Tier("wheel in a clean environment, README", pytest("tests/packaging"), 10),
     "report": Tier("the report in a browser", pytest("tests/report"), 10),
     "rack": Tier("the whole loop on the virtual rack", pytest("tests/rack"), 60),
@@ -204,14 +205,14 @@ def shared_rack() -> Iterator[None]:
 
 def table(outcomes: dict[str, Outcome]) -> str:
     """Lay out one line for each part."""
-    lines = [f"{'part':<11}{'result':<8}{'passed':>7}{'failed':>8}{'skipped':>9}{'time':>9}  what"]
+    lines = [f"{'part':<13}{'result':<8}{'passed':>7}{'failed':>8}{'skipped':>9}{'time':>9}  what"]
     for name, tier in TIERS.items():
         done = outcomes.get(name)
         if done is None:
-            lines.append(f"{name:<11}{'not run':<8}{'':>33}  {tier.about}")
+            lines.append(f"{name:<13}{'not run':<8}{'':>33}  {tier.about}")
             continue
         result = "FAILED" if done.failed else "ok"
-        lines.append(f"{name:<11}{result:<8}{done.passed:>7}{done.failed:>8}{len(done.skipped):>9}"
+        lines.append(f"{name:<13}{result:<8}{done.passed:>7}{done.failed:>8}{len(done.skipped):>9}"
                      f"{done.seconds:>7.1f} s  {tier.about}")
     return "\n".join(lines)
 
@@ -252,5 +253,7 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # A job in a script's background ignores Ctrl-C, and would hand that down to every test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended too
     sys.exit(main(sys.argv[1:]))

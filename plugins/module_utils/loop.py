@@ -123,7 +123,7 @@ def _document(decisions: Mapping[str, Decision]) -> Dict[str, Any]:
         "roles": [] if problems else list(calls),
         "problems": problems,
         "warnings": [w for d in decisions.values() for w in d.warnings],
-        "digest": digest(documents),
+        "digest": digest(documents, calls),
     }
 
 
@@ -132,10 +132,10 @@ def _must_wait(decision: Decision, booting: Sequence[Step]) -> bool:
     return bool(booting) and all(REBOOT in s.requires for s in decision.steps)
 
 
-def digest(steps: Sequence[Mapping[str, Any]]) -> str:
+def digest(steps: Sequence[Mapping[str, Any]], calls: Mapping[str, Any]) -> str:
     """Short fingerprint of what is to be done: an operator's consent is to exactly this."""
-    essence = [(s["id"], s["before"], s["after"]) for s in steps]
-    return hashlib.sha256(json.dumps(essence).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    essence = [[(s["id"], s["before"], s["after"]) for s in steps], calls]
+    return hashlib.sha256(json.dumps(essence, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def summary(plans: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:

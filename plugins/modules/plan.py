@@ -28,6 +28,10 @@ options:
     description: Fail where anything is left to do; used to read back what was set.
     type: bool
     default: false
+  expected:
+    description: Digest of a plan that was agreed to. Where the host would be changed otherwise, the task fails.
+    type: str
+    default: ""
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.

@@ -25,9 +25,13 @@ def root(variables: Mapping[str, Any]) -> str:
 
 
 def plan_host(
-    action: ActionBase, variables: dict[str, Any], only: tuple[str, ...] = (), validate_only: bool = False
+    action: ActionBase, variables: dict[str, Any], only: tuple[str, ...] = (), validate_only: bool = False,
+    expected: str = "",
 ) -> dict[str, Any]:
-    """The plan of one host (document of loop.decide). Bad intent is found before the host is touched."""
+    """The plan of one host (document of loop.decide). Bad intent is found before the host is touched.
+
+    expected: digest of the plan that was agreed to; another one than that is refused.
+    """
     unknown = sorted(set(only) - set(CAPABILITIES))
     if unknown:
         raise AnsibleActionFail(f"no such capability: {', '.join(unknown)}; there are: {', '.join(CAPABILITIES)}")
@@ -46,8 +50,7 @@ def plan_host(
         state["last_reboot"] = None
     plan = loop.decide(intent, state, CAPABILITIES)
     _keep(variables, state)
-    expected = (variables.get("nearmetal_expected") or {}).get(variables["inventory_hostname"])
-    if expected is not None and plan["steps"] and plan["digest"] != expected:
+    if expected and plan["steps"] and plan["digest"] != expected:
         plan["problems"].append(_CHANGED_SINCE)
         plan.update(status="problems", calls={}, roles=[])
     return plan
@@ -55,7 +58,7 @@ def plan_host(
 
 _EMPTY: dict[str, Any] = {
     "reboot": False, "reboot_digest": "", "reboot_words": "", "steps": [], "calls": {}, "roles": [],
-    "warnings": [], "digest": loop.digest([]),
+    "warnings": [], "digest": loop.digest([], {}),
 }  # fmt: skip
 
 _CHANGED_SINCE = {

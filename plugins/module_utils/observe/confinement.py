@@ -34,7 +34,7 @@ def observe_confinement(reader: Reader, files: List[str]) -> Confinement:
 
 
 def contents(reader: Reader, paths: List[str]) -> Dict[str, str]:
-    """Files exactly as they are; missing ones are left out, unreadable ones noted."""
+    """Files exactly as they are; missing ones are left out, and so are unreadable ones, noted as unread."""
     found = {}
     for path in paths:
         if reader.text(path, "files") is not None:

@@ -115,7 +115,8 @@ def test_an_argument_has_one_owner() -> None:
 
 
 def test_digest_is_of_what_is_done() -> None:
-    def made(after: str) -> str:
-        return str(loop.digest([{"id": "i", "before": "a", "after": after}]))
+    def made(after: str, count: int) -> str:
+        return str(loop.digest([{"id": "i", "before": "a", "after": after}], {"x": {"module": "m", "args": {"count": count}}}))
 
-    assert made("b") == made("b") != made("c")
+    assert made("b", 1) == made("b", 1)
+    assert len({made("b", 1), made("c", 1), made("b", 2)}) == 3
