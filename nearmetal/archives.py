@@ -114,7 +114,8 @@ def _archive_host(path: Path) -> Host:
         if isinstance(err, tarfile.ReadError) and not _has_tar(path):
             message = f"{path} is neither a folder nor a tar archive (.tar, .tar.gz, .tgz, .tar.bz2, .tar.xz)"
         else:
-            message = f"{path} is cut off or damaged: {err or type(err).__name__}"
+            why = str(err).partition("\n")[0].rstrip(":")  # tarfile adds a line for each compression
+            message = f"{path} is cut off or damaged: {why or type(err).__name__}"
         raise NearmetalError(message, BAD_INTENT) from err
     root = _one_root(path, _archive_roots(members.names()))
     prefix = root + "/" if root else ""

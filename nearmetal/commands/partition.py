@@ -43,7 +43,9 @@ def partition(
     try:
         found = code.partition(state, request)
     except core.module("model").IntentError as err:
-        lines = [f"{p.variable}={p.value}: {p.message}. Fix: {p.fix}." for p in err.found]
+        lines = [
+            f"{f'{p.variable}={p.value}' if p.variable else sysroot}: {p.message}. Fix: {p.fix}." for p in err.found
+        ]
         raise NearmetalError("\n".join(lines), BAD_INTENT) from err
     if json:
         options.print_json(found.as_dict())

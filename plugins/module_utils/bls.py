@@ -51,6 +51,11 @@ class EntryFile:
         return "linux" in self.fields
 
     @property
+    def program(self) -> str:
+        """The EFI program or unified kernel image that this entry starts instead."""
+        return next((self.fields[key] for key in ("efi", "uki", "uki-url") if key in self.fields), "")
+
+    @property
     def rescue(self) -> bool:
         """Whether this is an entry for repairs, which keeps its own arguments."""
         return bool(re.search(r"\brescue\b|recovery", self.id + " " + self.fields.get("title", ""), re.IGNORECASE))
@@ -136,11 +141,11 @@ def pick(entries: Sequence[EntryFile], wanted: str) -> Optional[EntryFile]:
 
 
 def match(entries: Sequence[EntryFile], pattern: str) -> Optional[EntryFile]:
-    """systemd-boot's default among entries in menu order, by a pattern of file names."""
+    """systemd-boot's default among entries in menu order, by a pattern of file names; None where nothing fits."""
     for entry in entries:
         if pattern and fnmatch.fnmatchcase(entry.id + ".conf", pattern):
             return entry
     for entry in entries:
         if pattern and fnmatch.fnmatchcase(entry.id, pattern):
             return entry
-    return entries[0] if entries else None
+    return None

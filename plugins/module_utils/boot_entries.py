@@ -10,6 +10,7 @@ arguments; kernels installed later take them from /etc/kernel/cmdline, with GRUB
 
 from __future__ import annotations
 
+import re
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from . import bls, cmdline, grubenv, grubscript, textedit
@@ -88,7 +89,7 @@ class Entries(Loader):
         elif not self.default.boots_linux:
             reading.sealed = (
                 "the default entry %s starts an EFI program (%s), not a kernel with arguments: a unified kernel "
-                "image has its own, sealed ones" % (self.default.path, self.default.fields.get("efi", "?"))
+                "image has its own, sealed ones" % (self.default.path, self.default.program or "?")
             )
         else:
             reading.configured = self.line(self.default)
@@ -264,16 +265,16 @@ class SystemdBoot(Entries):
 
     def find_default(self) -> Optional[bls.EntryFile]:
         """By the EFI variable, else loader.conf's pattern, else the menu's order."""
-        entries = bls.for_systemd([e for e in self.files if e.boots_linux or "efi" in e.fields])
-        patterns = [line.split(None, 1)[1].strip() for line in self.conf.splitlines() if line.startswith("default ")]
+        entries = bls.for_systemd([e for e in self.files if e.boots_linux or e.program])
+        patterns = re.findall(r"^[ \t]*default[ \t]+(\S+)", self.conf, re.MULTILINE)
         for pattern in [*self.chosen, *patterns]:
             if pattern == "@saved":
                 continue
             found = bls.match(entries, pattern)
-            if found is not None and found is not bls.match(entries, ""):
+            if found is not None:
                 return found
         kernels = [e for e in entries if not e.rescue and e.boots_linux]
-        return bls.match(entries, (patterns or [""])[0]) if not kernels or patterns else kernels[0]
+        return next(iter(entries if patterns or not kernels else kernels), None)
 
     def inherit(self, plan: Plan, wanted: Request) -> None:
         """kernel-install copies the running kernel's arguments where there is no file: too early a state."""

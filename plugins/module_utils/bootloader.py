@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from dataclasses import dataclass, field
 from typing import List, Optional, Sequence, Tuple
@@ -125,10 +126,17 @@ def _systemd_boot(host: Host) -> Optional[Loader]:
             continue
         chosen = (_efi_text(host, "LoaderEntryOneShot"), _efi_text(host, "LoaderEntryDefault"))
         conf = text_or_none(host, esp + "/loader/loader.conf") or ""
-        patterns = [*chosen, *re.findall(r"^default\s+(\S+)", conf, re.MULTILINE)]
-        sealed = next((uki for uki in ukis for p in patterns if p and uki.endswith("/" + p)), "")
+        patterns = [*chosen, *re.findall(r"^[ \t]*default[ \t]+(\S+)", conf, re.MULTILINE)]
+        found = (_matching(pattern, [*host.names(folder), *ukis]) for pattern in patterns if pattern != "@saved")
+        sealed = next((path for path in found if path), "")
+        sealed = sealed if sealed in ukis else ""
         return _uki(sealed) if sealed else SystemdBoot(host, folder, chosen)
     return _uki(ukis[0] if ukis else "")
+
+
+def _matching(pattern: str, paths: Sequence[str]) -> str:
+    """The first file that a pattern of names means, "" where there is none."""
+    return next((path for path in paths if fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)), "")
 
 
 def _uki(path: str) -> Loader:
@@ -154,7 +162,8 @@ def _grub(host: Host) -> Optional[Loader]:
     defaults = text_or_none(host, "/etc/default/grub")
     if _has_entries(host, "/boot") and _grub_reads_entries(host, menu, defaults or ""):
         return GrubEntries(host, "/boot/loader/entries")
-    if cfg or (defaults is not None and not host.live and not _has_entries(host, "/boot")):
+    others = _unified(host) or any(_has_entries(host, esp) for esp in ESPS)
+    if cfg or (defaults is not None and not host.live and not others):
         return Grub(host)
     return None
 

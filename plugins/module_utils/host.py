@@ -319,6 +319,13 @@ def _overwrite(real: str, data: bytes) -> None:
         os.fsync(f.fileno())
 
 
+def tree(root: str) -> FileHost:
+    """The host whose files lie there; raises Missing where that is no folder: nothing is to be made up there."""
+    if not os.path.isdir(root):
+        raise Missing("root", "%s is no folder on this host: give the top of a tree" % root)
+    return FileHost(root)
+
+
 class SnapshotHost(Host):
     """A read-only host in memory.
 

@@ -121,6 +121,8 @@ def _wrong_entry(
         wrong: Tuple[str, ...] = (str(err), "write 2M or 1G")
     else:
         wrong = _wrong_place(size, node, known, nodes, state["live"])
+        if not wrong and node is None and not _even(state):
+            wrong = ("no NUMA node with CPUs and memory is known to spread pages over", "name the node")
     if entry["count"] < 0:
         wrong = ("%d pages cannot be reserved" % entry["count"], "write 0 or more")
     value = {k: v for k, v in entry.items() if v is not None}
@@ -133,7 +135,11 @@ def _wrong_place(
     """What is wrong with a pool, and what to do; empty where nothing is."""
     if not known and not nodes and not live:
         # An image says nothing of the machine that it will run on.
-        return () if node is not None else ("the tree has no /sys to spread pages by", "name the node")
+        if node is None:
+            return "the tree has no /sys to spread pages by", "name the node"
+        if node < 0:
+            return "NUMA node %d cannot be" % node, "write 0 or more"
+        return ("no machine has pages of %s" % sizes.format(size), "write 2M or 1G") if size & (size - 1) else ()
     if size not in known:
         have = ", ".join(sizes.format(s) for s in sorted(known)) or "none: boot a kernel with CONFIG_HUGETLBFS"
         return "this host has no huge pages of %s" % sizes.format(size), "use one of: %s" % have

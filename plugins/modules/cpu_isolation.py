@@ -94,7 +94,7 @@ from ansible_collections.nearmetal.rack.plugins.module_utils.capabilities import
     cpu_isolation as capability,
 )
 from ansible_collections.nearmetal.rack.plugins.module_utils.diffs import diffs
-from ansible_collections.nearmetal.rack.plugins.module_utils.host import FileHost, Host, HostError
+from ansible_collections.nearmetal.rack.plugins.module_utils.host import Host, HostError, tree
 from ansible_collections.nearmetal.rack.plugins.module_utils.model import IntentError, Problem
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
 from ansible_collections.nearmetal.rack.plugins.module_utils.partition import Request, partition
@@ -145,8 +145,8 @@ def main() -> None:
         required_if=[("state", "present", ["reserved"])],
         supports_check_mode=True,
     )
-    host = FileHost(module.params["root"])
     try:
+        host = tree(module.params["root"])
         with host.lock():
             result = converge(host, module.params, module.check_mode)
     except IntentError as err:

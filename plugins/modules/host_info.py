@@ -118,14 +118,18 @@ kind:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.nearmetal.rack.plugins.module_utils.host import FileHost
+from ansible_collections.nearmetal.rack.plugins.module_utils.host import HostError, tree
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
 
 
 def main() -> None:
     """Observe the host that this runs on."""
     module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
-    module.exit_json(changed=False, state=observe(FileHost(module.params["root"])))
+    try:
+        host = tree(module.params["root"])
+    except HostError as err:
+        module.fail_json(msg=str(err))
+    module.exit_json(changed=False, state=observe(host))
 
 
 if __name__ == "__main__":

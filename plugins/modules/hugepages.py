@@ -95,7 +95,7 @@ from typing import Any, Dict, cast
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nearmetal.rack.plugins.module_utils import hugepages
 from ansible_collections.nearmetal.rack.plugins.module_utils.diffs import diffs
-from ansible_collections.nearmetal.rack.plugins.module_utils.host import FileHost, Host, HostError
+from ansible_collections.nearmetal.rack.plugins.module_utils.host import Host, HostError, tree
 from ansible_collections.nearmetal.rack.plugins.module_utils.model import IntentError
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.confinement import contents
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
@@ -150,8 +150,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    host = FileHost(module.params["root"])
     try:
+        host = tree(module.params["root"])
         with host.lock():
             result = converge(host, module.params, module.check_mode)
     except IntentError as err:

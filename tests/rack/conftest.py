@@ -51,6 +51,16 @@ class Rack:
         out, err = process.communicate(timeout=timeout)
         return Done(process.returncode, out, err)
 
+    def answers(self, node: str, seconds: float) -> bool:
+        """Whether a command on the node ends well in so many seconds."""
+        process = self.start("lab", "ssh", "--name", self.name, node, "--", "true")
+        try:
+            return process.wait(seconds) == 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return False
+
     def apply(self, *words: str) -> Done:
         """nearmetal apply on this rack."""
         return self.run("apply", "-i", self.inventory, "--yes", *words)

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Rack
@@ -25,17 +26,17 @@ def events(rack: Rack, run: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def runs(rack: Rack) -> list[dict[str, str]]:
+def runs(rack: Rack) -> list[dict[str, Any]]:
     return list(json.loads(rack.run("runs", "--json").out))
 
 
 def wait_for(rack: Rack, process: subprocess.Popen[str], event: str, host: str, seconds: float = 300) -> str:
-    """Wait until the newest run's journal has the event; returns the run's id."""
+    """Wait until the journal of this process's run has the event; returns the run's id."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
-        found = runs(rack)
+        found = [r for r in runs(rack) if r["pid"] == process.pid]
         if found and any(e["event"] == event and e.get("host") == host for e in events(rack, found[0]["id"])):
-            return found[0]["id"]
+            return str(found[0]["id"])
         time.sleep(1)
     pytest.fail(f"no {event} of {host}: {process.communicate() if process.poll() is not None else 'still running'}")
 
@@ -126,9 +127,8 @@ def paused_when_down(rack: Rack, node: str) -> Iterator[None]:
     """Stop the node's processor as soon as it went down, as a machine that hangs in its firmware."""
     pid = next(n["pid"] for n in json.loads(rack.lab("status", "--json").out)["nodes"] if n["name"] == node)
     end = time.monotonic() + 120
-    while time.monotonic() < end:
-        if rack.run("lab", "ssh", "--name", rack.name, node, "--", "true", timeout=60).code != 0:
-            break
+    while time.monotonic() < end and rack.answers(node, 10):
+        time.sleep(0.5)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -139,7 +139,7 @@ def paused_when_down(rack: Rack, node: str) -> Iterator[None]:
 def wait_until_up(rack: Rack, node: str) -> None:
     end = time.monotonic() + 240
     while time.monotonic() < end:
-        if rack.run("lab", "ssh", "--name", rack.name, node, "--", "true", timeout=120).code == 0:
+        if rack.answers(node, 60):
             return
         time.sleep(2)
     pytest.fail(f"{node} is not back")
@@ -164,7 +164,7 @@ OLD_ENTRY = r"""
 set -e
 line=$(grep -m1 -E '^\s*linux\s' /boot/grub/grub.cfg)
 init=$(grep -m1 -E '^\s*initrd\s' /boot/grub/grub.cfg)
-search=$(grep -m1 -E '^\s*search .*--set=root' /boot/grub/grub.cfg)
+search=$(grep -m1 -E '^\s*search .*--set=root' /boot/grub/grub.cfg || true)
 cat > /boot/grub/custom.cfg <<EOF
 menuentry old --id old {
 $search

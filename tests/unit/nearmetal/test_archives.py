@@ -132,3 +132,8 @@ def test_files_padded_with_zeros_by_tar(tmp_path: Path) -> None:
     tree.files = {path: text + "\0" * 200 for path, text in tree.files.items()}
     state = core.observe(archives.tree_host(tree.archive(tmp_path / "padded.tar")))
     assert state["cpu"]["cores"] == expected["cpu"]["cores"] and state["cpu"]["nodes"] == expected["cpu"]["nodes"]
+
+
+def test_damage_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.tgz").write_bytes(b"\x1f\x8b" + bytes(range(256)))
+    assert "\n" not in refused(tmp_path / "bad.tgz").strip()

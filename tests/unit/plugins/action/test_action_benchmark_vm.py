@@ -72,9 +72,7 @@ def an_action(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], seen: dic
         return answer
 
     monkeypatch.setattr(action.ActionBase, "run", lambda self, tmp, task_vars: {})
-    monkeypatch.setattr(
-        action, "_end_with_parent", lambda: None
-    )  # the parent of this process is pytest's business
+    monkeypatch.setattr(action, "end_with_parent", lambda: None)  # the parent of this process is pytest's business
     made = action.ActionModule.__new__(action.ActionModule)
     made._templar, made._task, made._execute_module = Templar(), Task(), execute
     return made

@@ -156,6 +156,44 @@ def test_systemd_boot_default_pattern_and_new_kernels(tmp_path: Path) -> None:
     assert not bootloader.ensure(host, ["a=1"], []).changed
 
 
+@pytest.mark.parametrize("conf", ["default\tmid-6.1.conf\n", "  default   mid-6.1.*\n"])
+def test_systemd_boot_default_with_any_blanks(tmp_path: Path, conf: str) -> None:
+    assert bootloader.ensure(systemd_boot(tmp_path, conf=conf), ["a=1"], []).before == "root=UUID=1 ro old"
+
+
+def test_systemd_boot_default_of_the_firmware_goes_before_the_file(tmp_path: Path) -> None:
+    host = systemd_boot(tmp_path, conf="default mid-6.1.conf\n")
+    name = "sys/firmware/efi/efivars/LoaderEntryDefault" + GUID  # the first of the menu
+    write(tmp_path, {name: "\6\0\0\0" + "".join(c + "\0" for c in "mid-6.12.conf")})
+    assert bootloader.observe(host)["configured"] == SYSTEMD_OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("conf", "files"),
+    [
+        ("default linux-*.efi\n", {"boot/efi/EFI/Linux/linux-6.1.efi": "MZ"}),
+        ("default new.conf\n", {"boot/efi/loader/entries/new.conf": "title x\nuki /EFI/Linux/x.efi\n"}),
+    ],
+)
+def test_systemd_boot_default_that_is_sealed(tmp_path: Path, conf: str, files: dict[str, str]) -> None:
+    host = systemd_boot(tmp_path, conf=conf)
+    write(tmp_path, files)
+    assert "unified kernel image" in bootloader.observe(host)["sealed"]
+
+
+def test_systemd_boot_default_entry_beside_an_image(tmp_path: Path) -> None:
+    host = systemd_boot(tmp_path, conf="default mid-6.1.conf\n")
+    write(tmp_path, {"boot/efi/EFI/Linux/linux-6.1.efi": "MZ"})
+    assert bootloader.observe(host)["configured"] == "root=UUID=1 ro old"
+
+
+def test_leftover_defaults_of_grub_do_not_count(tmp_path: Path) -> None:
+    write(tmp_path, {"etc/default/grub": 'GRUB_CMDLINE_LINUX="x"\n', "efi/EFI/Linux/linux.efi": "MZ"})
+    assert "unified kernel image" in bootloader.observe(FileHost(str(tmp_path)))["sealed"]
+    write(tmp_path, {"efi/loader/entries/a.conf": entry("1", "root=/dev/r ro")})
+    assert bootloader.observe(FileHost(str(tmp_path)))["loader"] == "systemd-boot"
+
+
 def test_ostree_tree_edits_the_default_deployment(tmp_path: Path) -> None:
     old = entry("1", "root=UUID=1 ostree=/ostree/boot.0/x/0")
     host = write(

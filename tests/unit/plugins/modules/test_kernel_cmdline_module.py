@@ -15,13 +15,13 @@ TOP = Path(__file__).resolve().parents[4]
 MODULE = TOP / "plugins" / "modules" / "kernel_cmdline.py"
 
 
-def run(root: Path, check: bool = False, **args: Any) -> dict[str, Any]:
+def run(root: Path, check: bool = False, module: Path = MODULE, **args: Any) -> dict[str, Any]:
     """Result of one call."""
     internal = {"_ansible_check_mode": check, "_ansible_diff": True, "_ansible_remote_tmp": str(root.parent)}
     options = {"root": str(root), **args, **internal}
     environment = {**os.environ, "PYTHONPATH": str(TOP / ".cache" / "collections")}
     done = subprocess.run(
-        [sys.executable, str(MODULE)], input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
+        [sys.executable, str(module)], input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert done.stdout, done.stderr
@@ -110,3 +110,19 @@ def test_sealed_host_is_refused(tmp_path: Path) -> None:
     result = run(tmp_path, args=["a=1"])
     assert result["failed"]
     assert "unified kernel image /efi/EFI/Linux/linux.efi" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("kernel_cmdline", {"args": ["a=1"]}),
+        ("hugepages", {"pages": [{"size": "2M", "node": 0, "count": 1}]}),
+        ("cpu_isolation", {"reserved": "0"}),
+        ("host_info", {}),
+    ],
+)
+def test_root_that_is_not_there(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    result = run(tmp_path / "typo", module=MODULE.with_name(name + ".py"), **options)
+    assert result["failed"]
+    assert "is no folder on this host" in result["msg"]
+    assert not (tmp_path / "typo").exists()

@@ -97,3 +97,24 @@ def test_tree_gets_the_files_only(tmp_path: Path) -> None:
     assert "pool 0 2048 64\npool 1 2048 128\n" in (tmp_path / hugepages.SCRIPT.lstrip("/")).read_text()
     assert (tmp_path / hugepages.WANTED.lstrip("/")).exists()
     assert not converge(host, params(64, 128), check=False)["changed"]
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ({"size": "2M", "node": -1, "count": 1}, "NUMA node -1 cannot be"),
+        ({"size": "3M", "node": 0, "count": 1}, "no machine has pages of 3M"),
+        ({"size": "2M", "count": 1}, "no /sys to spread pages by"),
+    ],
+)
+def test_image_refuses_what_no_machine_has(tmp_path: Path, page: dict[str, Any], message: str) -> None:
+    with pytest.raises(IntentError, match=message):
+        converge(FileHost(str(tmp_path)), {"pages": [page], "persist": True}, check=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_total_without_a_node_to_spread_over(tmp_path: Path) -> None:
+    (tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB").mkdir(parents=True)
+    (tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").write_text("0\n")
+    with pytest.raises(IntentError, match="no NUMA node with CPUs and memory is known"):
+        converge(FileHost(str(tmp_path)), {"pages": [{"size": "2M", "count": 4}], "persist": True}, check=False)
