@@ -133,8 +133,11 @@ def _must_wait(decision: Decision, booting: Sequence[Step]) -> bool:
 
 
 def digest(steps: Sequence[Mapping[str, Any]], calls: Mapping[str, Any]) -> str:
-    """Short fingerprint of what is to be done: an operator's consent is to exactly this."""
-    essence = [[(s["id"], s["before"], s["after"]) for s in steps], calls]
+    """Short fingerprint of what is to be done: an operator's consent is to exactly this.
+
+    Not of what was found before: interrupts wander and counters count while the operator reads.
+    """
+    essence = [[(s["id"], s["after"], s["disruption"]) for s in steps], calls]
     return hashlib.sha256(json.dumps(essence, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

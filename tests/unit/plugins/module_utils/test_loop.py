@@ -115,8 +115,9 @@ def test_an_argument_has_one_owner() -> None:
 
 
 def test_digest_is_of_what_is_done() -> None:
-    def made(after: str, count: int) -> str:
-        return str(loop.digest([{"id": "i", "before": "a", "after": after}], {"x": {"module": "m", "args": {"count": count}}}))
+    def made(after: str, count: int, before: str = "a") -> str:
+        steps = [{"id": "i", "before": before, "after": after, "disruption": "none"}]
+        return str(loop.digest(steps, {"x": {"module": "m", "args": {"count": count}}}))
 
-    assert made("b", 1) == made("b", 1)
+    assert made("b", 1) == made("b", 1, before="something that changes all the time")
     assert len({made("b", 1), made("c", 1), made("b", 2)}) == 3
