@@ -32,7 +32,7 @@ def collect(outcome: Outcome, inventory: str) -> Plan:
         host = event.get("host", "")
         if event["event"] == "plan":
             plans[host] = event["plan"]
-            hosts[host] = {k: event["plan"][k] for k in ("status", "problems", "warnings", "reboot", "digest")}
+            hosts[host] = {k: event["plan"][k] for k in ("status", "problems", "warnings", "reboot", "marks")}
         elif event["event"] in ("failed", "unreachable") and host not in plans:
             hosts[host] = _lost(event)
     if not hosts:
@@ -51,7 +51,7 @@ def _lost(event: Mapping[str, Any]) -> dict[str, Any]:
     status = "unreachable" if event["event"] == "unreachable" else "failed"
     fix = "check the address, the port and the SSH key" if status == "unreachable" else "see the message"
     problem = {"variable": "", "value": None, "message": event["message"].strip(), "fix": fix, "kind": "host"}
-    return {"status": status, "problems": [problem], "warnings": [], "reboot": False, "digest": ""}
+    return {"status": status, "problems": [problem], "warnings": [], "reboot": False, "marks": []}
 
 
 def _explain_nothing(outcome: Outcome, inventory: str) -> None:

@@ -108,7 +108,7 @@ def _carry_out(
     plans.save(plan, run.folder / "plan.json")
     variables = {
         **variables, "nearmetal_run_dir": str(run.folder.resolve()),
-        "nearmetal_expected": {h: plan["hosts"][h]["digest"] for h in todo},
+        "nearmetal_expected": {h: plan["hosts"][h]["marks"] for h in todo},
     }  # fmt: skip
     console.print(f"run {run.id}")
     groups = list(batches(todo, sizes))

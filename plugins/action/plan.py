@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
         gc.disable()  # this worker ends with this task: what it leaves is not worth looking for
         plan = planning.plan_host(
             self, task_vars or {}, tuple(args.get("capabilities") or ()), bool(args.get("validate_only")),
-            str(args.get("expected") or ""),
+            tuple(args.get("expected") or ()),
         )
         result.update(changed=False, plan=plan)
         message = planning.complaint(plan, bool(args.get("expect_converged")))

@@ -81,7 +81,7 @@ def decide(intent: Intent, state: State, capabilities: Mapping[str, ModuleType])
     """The plan of one host: a plain document, the same for plan, apply, drift and check mode.
 
     Keys: status ("ok", "changes", "problems"), reboot, steps, calls ({capability: {module, args}}),
-    roles (the order in which calls are made), problems, warnings, digest (of the steps).
+    roles (the order in which calls are made), problems, warnings, marks (of what will be done).
     """
     requests: Dict[str, CmdlineRequest] = {}
     decisions: Dict[str, Decision] = {}
@@ -123,7 +123,7 @@ def _document(decisions: Mapping[str, Decision]) -> Dict[str, Any]:
         "roles": [] if problems else list(calls),
         "problems": problems,
         "warnings": [w for d in decisions.values() for w in d.warnings],
-        "digest": digest(documents, calls),
+        "marks": marks(documents, calls),
     }
 
 
@@ -132,13 +132,15 @@ def _must_wait(decision: Decision, booting: Sequence[Step]) -> bool:
     return bool(booting) and all(REBOOT in s.requires for s in decision.steps)
 
 
-def digest(steps: Sequence[Mapping[str, Any]], calls: Mapping[str, Any]) -> str:
-    """Short fingerprint of what is to be done: an operator's consent is to exactly this.
+def marks(steps: Sequence[Mapping[str, Any]], calls: Mapping[str, Any]) -> List[str]:
+    """A short fingerprint of each thing to be done: an operator's consent is to these, or to fewer of them.
 
-    Not of what was found before: interrupts wander and counters count while the operator reads.
+    Not of what was found before: interrupts wander and counters count while the operator reads. And a
+    module of a run that was cut off may still finish a step that the new plan has.
     """
-    essence = [[(s["id"], s["after"], s["disruption"]) for s in steps], calls]
-    return hashlib.sha256(json.dumps(essence, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    essence = [[s["id"], s["after"], s["disruption"]] for s in steps] + [[name, call] for name, call in calls.items()]
+    texts = [json.dumps(item, sort_keys=True).encode("utf-8", "surrogatepass") for item in essence]
+    return sorted(hashlib.sha256(text).hexdigest()[:12] for text in texts)
 
 
 def summary(plans: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:

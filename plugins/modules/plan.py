@@ -29,9 +29,10 @@ options:
     type: bool
     default: false
   expected:
-    description: Digest of a plan that was agreed to. Where the host would be changed otherwise, the task fails.
-    type: str
-    default: ""
+    description: RV(plan.marks) of a plan that was agreed to. Where anything else would be done, the task fails.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
@@ -88,7 +89,8 @@ plan:
       description: What is worth knowing but stops nothing.
       type: list
       elements: str
-    digest:
-      description: Fingerprint of the steps.
-      type: str
+    marks:
+      description: A fingerprint of each thing to be done.
+      type: list
+      elements: str
 """

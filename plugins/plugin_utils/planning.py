@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ def root(variables: Mapping[str, Any]) -> str:
 
 def plan_host(
     action: ActionBase, variables: dict[str, Any], only: tuple[str, ...] = (), validate_only: bool = False,
-    expected: str = "",
+    expected: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The plan of one host (document of loop.decide). Bad intent is found before the host is touched.
 
-    expected: digest of the plan that was agreed to; another one than that is refused.
+    expected: marks of the plan that was agreed to; a plan with any other is refused.
     """
     unknown = sorted(set(only) - set(CAPABILITIES))
     if unknown:
@@ -50,7 +50,7 @@ def plan_host(
         state["last_reboot"] = None
     plan = loop.decide(intent, state, CAPABILITIES)
     _keep(variables, state)
-    if expected and plan["steps"] and plan["digest"] != expected:
+    if expected and not set(plan["marks"]) <= set(expected):
         plan["problems"].append(_CHANGED_SINCE)
         plan.update(status="problems", calls={}, roles=[])
     return plan
@@ -58,7 +58,7 @@ def plan_host(
 
 _EMPTY: dict[str, Any] = {
     "reboot": False, "reboot_digest": "", "reboot_words": "", "steps": [], "calls": {}, "roles": [],
-    "warnings": [], "digest": loop.digest([], {}),
+    "warnings": [], "marks": [],
 }  # fmt: skip
 
 _CHANGED_SINCE = {

@@ -28,7 +28,7 @@ def event(host: str, steps: list[dict[str, Any]] | None = None, problems: list[d
     status = "problems" if problems else "changes" if steps else "ok"
     plan = {
         "status": status, "steps": steps or [], "problems": problems or [], "warnings": [],
-        "reboot": bool(steps), "digest": "d" + host,
+        "reboot": bool(steps), "marks": ["d" + host],
     }  # fmt: skip
     return {"event": "plan", "host": host, "plan": plan, "ok": not problems}
 
