@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 TOP = Path(__file__).resolve().parent.parent
 LINK = TOP / ".cache" / "collections" / "ansible_collections" / "nearmetal" / "rack"
@@ -16,6 +17,10 @@ if not LINK.exists():
     LINK.symlink_to(os.path.relpath(TOP, LINK.parent))
 sys.path.insert(0, str(TOP / ".cache" / "collections"))
 sys.path.insert(0, str(TOP / "tests" / "support"))
+
+# How long one example takes says nothing on a busy machine.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")
