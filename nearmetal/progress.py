@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -96,3 +100,20 @@ class View:
         if len(at_work) > SHOWN:
             table.add_row(f"  and {len(at_work) - SHOWN} more", "", "")
         return Group(self._bar, table)
+
+
+@contextmanager
+def stoppable(words: str) -> Iterator[list[bool]]:
+    """Ctrl-C and SIGTERM say `words` and set the flag instead of killing: hosts end what is at work."""
+    stopped = [False]
+
+    def stop(number: int, frame: Any) -> None:
+        stopped[0] = True
+        print(words, file=sys.stderr)
+
+    former = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

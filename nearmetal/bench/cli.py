@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +14,7 @@ from nearmetal import history
 from nearmetal.bench import comparison, store
 from nearmetal.commands import options
 from nearmetal.errors import FAILED, NearmetalError
-from nearmetal.progress import View
+from nearmetal.progress import View, stoppable
 from nearmetal.runner import FORKS, Event, Outcome, run_playbook
 
 app = typer.Typer(no_args_is_help=True, help="Benchmarks: bare metal against virtual machines.")
@@ -46,7 +43,7 @@ def run(
         variables["benchmark_vm_max_rounds"] = rounds
     variables.update(benchmark_vm_results=str(store.bench_dir().resolve()), benchmark_vm_run=name)
     console = options.console(stderr=json)
-    with _stoppable() as stopped, View(console, "benchmark", 0, _last_duration()) as view:
+    with stoppable("stopping ...") as stopped, View(console, "benchmark", 0, _last_duration()) as view:
 
         def on_event(event: Event) -> None:
             view.event(event)
@@ -147,20 +144,3 @@ def _last_duration() -> float | None:
         sum(s.boot_seconds or 0 for s in one.scenarios) + sum(r.seconds for r in one.runs)
         for one in store.load(names[-1])
     )
-
-
-@contextmanager
-def _stoppable() -> Iterator[list[bool]]:
-    """Ctrl-C and SIGTERM set the flag: ansible is ended, and the hosts clean up when it hangs up."""
-    stopped = [False]
-
-    def stop(number: int, frame: Any) -> None:
-        stopped[0] = True
-        print("stopping ...", file=sys.stderr)
-
-    former = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import statistics
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +17,7 @@ from nearmetal import history, locks, plans
 from nearmetal.commands import options
 from nearmetal.commands.plan import observe
 from nearmetal.errors import BAD_INTENT, FAILED, OK, USAGE, NearmetalError
-from nearmetal.progress import View
+from nearmetal.progress import View, stoppable
 from nearmetal.runner import FORKS, Event, read_journal, run_playbook
 
 Batch = Annotated[str, typer.Option("--batch", help="Hosts at a time: a number, a percentage, or a list such as 1,10%,50%.")]
@@ -112,7 +110,7 @@ def _carry_out(
     }  # fmt: skip
     console.print(f"run {run.id}")
     groups = list(batches(todo, sizes))
-    with _stoppable() as stopped:
+    with stoppable("stopping after the steps at work ...") as stopped:
         for number, hosts in enumerate(groups, 1):
             title = "apply" if len(groups) == 1 else f"batch {number} of {len(groups)}"
             _one_batch(run, hosts, title, forks, words, variables, console, stopped)
@@ -185,23 +183,6 @@ def _conclude(run: history.Run, console: Console, stopped: bool) -> int:
         console.print(f"Nothing is half-written. To go on from where the hosts are: {again}")
         console.print(f"Journal: nearmetal runs {run.id}")
     return OK if status == "ok" else FAILED
-
-
-@contextmanager
-def _stoppable() -> Iterator[list[bool]]:
-    """Ctrl-C and SIGTERM set the flag instead of killing: hosts are left at a step's end."""
-    stopped = [False]
-
-    def stop(number: int, frame: Any) -> None:
-        stopped[0] = True
-        print("stopping after the steps at work ...", file=sys.stderr)
-
-    former = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 def _last_duration() -> float | None:
