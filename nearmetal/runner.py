@@ -23,6 +23,10 @@ FORKS = 20
 
 POLL_S = 0.2
 
+ALIVE = "-o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+"""A host that lost power never closes its connection: after a minute without an answer ssh gives up. OpenSSH takes
+the first value of an option, and ansible puts these arguments last, so that the operator's own settings win."""
+
 
 @dataclass
 class Outcome:
@@ -54,6 +58,7 @@ def environment(journal: Path) -> dict[str, str]:
         "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
         "ANSIBLE_CALLBACKS_ENABLED": "nearmetal.rack.journal",
         "NEARMETAL_JOURNAL": str(journal),
+        "ANSIBLE_SSH_EXTRA_ARGS": f"{os.environ.get('ANSIBLE_SSH_EXTRA_ARGS', '')} {ALIVE}".strip(),
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_INJECT_FACT_VARS": "False",
         "ANSIBLE_NOCOLOR": "1",

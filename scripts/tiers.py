@@ -107,7 +107,7 @@ def pytest(folder: str) -> Callable[[str, float], Outcome]:
     def run(name: str, deadline: float) -> Outcome:
         report = OUT / f"{name}.xml"
         report.unlink(missing_ok=True)
-        argv = [sys.executable, "-m", "pytest", "-q", "-rs", f"--junitxml={report}", folder]
+        argv = [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=20", "--durations-min=5", f"--junitxml={report}", folder]
         status = execute(argv, deadline)
         outcome = Outcome()
         if report.is_file():

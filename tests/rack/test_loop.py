@@ -110,6 +110,7 @@ def orphans_of(run: str, seconds: float) -> str:
 def test_node_that_does_not_come_back(rack: Rack) -> None:
     process = rack.start("apply", "-i", rack.inventory, "--yes", "-l", "node1", "-e", "nearmetal_reboot_timeout=30")
     wait_for(rack, process, "reboot_start", "node1")
+    # Also the connection that Ansible keeps open is still there: nothing but silence ends it.
     with paused_when_down(rack, "node1"):
         out, err = process.communicate(timeout=400)
         assert process.returncode == 1, out + err
