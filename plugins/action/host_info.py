@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
         return {"changed": False}
 
 
-RAW = ("files", "links", "errors", "folders", "live")
+RAW = ("files", "links", "errors", "folders", "live", "commands")
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

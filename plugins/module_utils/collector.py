@@ -8,12 +8,16 @@ It is compiled anew on every host for every probe, so it is small, imports only 
 are followed by hand, inside the root, so that a captured tree reads as its host did.
 
 Output: a line MARK, then one JSON document {"files": {folder: {name: text}}, "links": {path: target},
-"errors": {path: reason}, "folders": [path]}. Text is UTF-8 with undecodable bytes as lone surrogates.
+"errors": {path: reason}, "folders": [path], "commands": {argv joined by blanks: [exit status, stdout, stderr]}}.
+Text is UTF-8 with undecodable bytes as lone surrogates.
+
+Commands are for what no file says (netlink: eswitch, VF attributes). They come as templates: {pf} stands for the
+address of each function that can have VFs, {mlx5} for those with the driver mlx5_core, {pfnet} for their network devices.
 """
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Sequence
 
 MARK = "NEARMETAL-PROBE 1"
 MIN_PYTHON = (3, 9)
@@ -25,6 +29,8 @@ F = {}
 L = {}
 E = {}
 D = []
+PF = []
+Z = {}
 C = {"": ""}
 FLAGS = o.O_NOFOLLOW | o.O_CLOEXEC | o.O_NONBLOCK
 def canon(p):
@@ -257,6 +263,8 @@ def pci():
             v = link(p + "/physfn")
             if not v and get(p, "sriov_totalvfs") is not None:
                 get(p, "sriov_numvfs")
+                get(p, "sriov_drivers_autoprobe")
+                PF.append((x, p, u or ""))
             if not v and k in ("1", "2", "3", "12", "B"):
                 caps(p)
 def net():
@@ -293,6 +301,42 @@ def irqs():
             if s and ("," in s or "-" in s):
                 get(x, "effective_affinity_list")
     read("/proc/irq/default_smp_affinity")
+def expanded():
+    # the commands with their placeholders filled in
+    a = {"{pf}": [x for x, p, u in PF], "{mlx5}": [x for x, p, u in PF if "DRIVER=mlx5_core" in u.split()]}
+    a["{pfnet}"] = [n for x, p, u in PF for n in ls(p + "/net")]
+    for c in K:
+        for h in a:
+            if h in " ".join(c):
+                for x in a[h]:
+                    yield [w.replace(h, x) for w in c]
+                break
+        else:
+            yield c
+def run(jobs):
+    # side by side: a firmware query takes a second for each card
+    import subprocess as s
+    e = dict(o.environ)
+    e.update({b"LC_ALL": b"C", b"PATH": e.get(b"PATH", b"/usr/bin:/bin") + b":/usr/sbin:/sbin"})
+    while jobs:
+        now, jobs = jobs[:16], jobs[16:]
+        for c, i in [(c, start(s, c, e)) for c in now]:
+            k = " ".join(c)
+            if type(i) is str:
+                Z[k] = (127, "", i)
+                continue
+            try:
+                a, b = i.communicate(timeout=T)
+            except s.TimeoutExpired:
+                i.kill()
+                Z[k] = (124, "", "no end after %d s" % T)
+                continue
+            Z[k] = (i.returncode, a.decode("utf-8", "surrogateescape"), b.decode("utf-8", "surrogateescape"))
+def start(s, c, e):
+    try:
+        return s.Popen(c, stdin=s.DEVNULL, stdout=s.PIPE, stderr=s.PIPE, env=e)
+    except OSError as x:
+        return "%s: %s" % (c[0], x.strerror)
 def main():
     try:
         o.listdir(R or "/")
@@ -317,10 +361,12 @@ def main():
         glob(p)
     for p in X:
         have(p)
+    K and run(list(expanded()))
     def obj(d):
         return "{" + ",".join([q(k) + ":" + q(v) for k, v in d.items()]) + "}"
     s = '{"files":{' + ",".join([q(d) + ":" + obj(v) for d, v in F.items()])
-    s += '},"links":' + obj(L) + ',"errors":' + obj(E) + ',"folders":[' + ",".join(map(q, D)) + "]}\n"
+    s += '},"links":' + obj(L) + ',"errors":' + obj(E) + ',"folders":[' + ",".join(map(q, D)) + '],"commands":{'
+    s += ",".join(["%s:[%d,%s,%s]" % (q(k), a, q(b), q(c)) for k, (a, b, c) in Z.items()]) + "}}\n"
     s = (M + "\n" + s).encode()
     while s:
         s = s[o.write(1, s):]
@@ -371,8 +417,16 @@ EXISTS = (
 """Paths of which only the presence counts."""
 
 
-def program(root: str = "/", probe: Iterable[str] = ()) -> str:
-    """The program for a host: `root` is the captured tree on it, `probe` are more paths or globs to read."""
+COMMAND_TIMEOUT = 30
+"""Seconds for each command."""
+
+
+def program(root: str = "/", probe: Iterable[str] = (), commands: Iterable[Sequence[str]] = ()) -> str:
+    """The program for a host.
+
+    root: the captured tree on it. probe: more paths or globs to read. commands: templates of what to run, which only
+    the running system gets.
+    """
     where = "" if root.rstrip("/") == "" else root.rstrip("/")
     paths = list(dict.fromkeys([*PATHS, *probe]))
     head = [
@@ -384,5 +438,7 @@ def program(root: str = "/", probe: Iterable[str] = ()) -> str:
         "R = %r" % where,
         "P = %r" % paths,
         "X = %r" % list(EXISTS),
+        "K = %r" % ([] if where else [list(words) for words in commands]),
+        "T = %d" % COMMAND_TIMEOUT,
     ]
     return "\n".join(head) + SOURCE.replace("    ", " ")

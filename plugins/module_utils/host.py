@@ -22,7 +22,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 BACKUP_DIR = "/var/lib/nearmetal/backup"
 BACKUPS_KEPT = 20
@@ -330,7 +330,8 @@ class SnapshotHost(Host):
     """A read-only host in memory.
 
     `files` maps a path to its content, `links` a path to its target, `errors` a path to the reason
-    why it could not be read. Folders are whatever the paths imply, plus `folders` (empty ones).
+    why it could not be read. Folders are whatever the paths imply, plus `folders` (empty ones). `commands`
+    maps words, joined by blanks, to what that command said when the files were read; no other can be run.
     """
 
     def __init__(
@@ -340,11 +341,13 @@ class SnapshotHost(Host):
         errors: Optional[Dict[str, str]] = None,
         folders: Sequence[str] = (),
         live: bool = False,
+        commands: Optional[Mapping[str, Sequence[Any]]] = None,
     ) -> None:
         self.files = files
         self.links = links or {}
         self.errors = errors or {}
         self.folders = list(folders)
+        self.commands = commands or {}
         self.live = live
         self._dirs: Dict[str, Dict[str, None]] = {"/": {}}
         for path in (*files, *self.links, *self.errors):
@@ -352,6 +355,16 @@ class SnapshotHost(Host):
         for path in folders:
             self._add(path)
             self._dirs.setdefault(path, {})
+
+    def run(self, argv: Sequence[str], timeout: float = 300, stdin: str = "") -> Result:
+        said = self.commands.get(" ".join(argv))
+        if said is None:
+            raise Refused(argv[0], "was not run when this host was looked at")
+        if said[0] == 127:
+            raise Missing(argv[0], "command not found")
+        if said[0] == 124:
+            raise HostError(argv[0], str(said[2]))
+        return Result(int(said[0]), str(said[1]), str(said[2]))
 
     def _add(self, path: str) -> None:
         while path != "/":

@@ -13,7 +13,9 @@ from typing import Any, Dict, List, Mapping, Sequence, Set
 
 from .capabilities import kernel_args
 from .model import (
+    AT_BOOT,
     DISRUPTIONS,
+    POWER_CYCLE,
     REBOOT,
     CmdlineRequest,
     Decision,
@@ -48,11 +50,17 @@ def in_order(capabilities: Mapping[str, ModuleType]) -> List[str]:
     return done
 
 
+def options_of(name: str, intent: Intent, capabilities: Mapping[str, ModuleType]) -> Mapping[str, Any]:
+    """A capability's options, and those of the capabilities that it READS under their names (None: not managed)."""
+    peers = getattr(capabilities[name], "READS", ())
+    return {**intent[name], **{peer: intent.get(peer) for peer in peers}} if peers else intent[name]
+
+
 def check(intent: Intent, capabilities: Mapping[str, ModuleType]) -> List[Problem]:
     """What is wrong with a host's intent, as far as it can be said without asking the host."""
     found: List[Problem] = []
-    for name, options in intent.items():
-        found += capabilities[name].problems(options)
+    for name in intent:
+        found += capabilities[name].problems(options_of(name, intent, capabilities))
     return found + _two_owners(intent, capabilities)
 
 
@@ -86,10 +94,11 @@ def decide(intent: Intent, state: State, capabilities: Mapping[str, ModuleType])
     requests: Dict[str, CmdlineRequest] = {}
     decisions: Dict[str, Decision] = {}
     for name in in_order({n: capabilities[n] for n in intent}):
+        options = options_of(name, intent, capabilities)
         try:
-            requests[name] = capabilities[name].cmdline(intent[name], state)
+            requests[name] = capabilities[name].cmdline(options, state)
             if name != KERNEL_ARGS:
-                decisions[name] = capabilities[name].decide(intent[name], state)
+                decisions[name] = capabilities[name].decide(options, state)
         except IntentError as err:
             decisions[name] = Decision(problems=tuple(err.found))
     asked = {n: r for n, r in requests.items() if r}
@@ -102,12 +111,14 @@ def decide(intent: Intent, state: State, capabilities: Mapping[str, ModuleType])
 def _document(decisions: Mapping[str, Decision]) -> Dict[str, Any]:
     steps = [step for d in decisions.values() for step in d.steps]
     problems = [p.as_dict() for d in decisions.values() for p in d.problems]
-    booting = [s for s in steps if s.disruption == "reboot"]
+    booting = [s for s in steps if s.disruption in AT_BOOT]
+    cycle = any(s.disruption == POWER_CYCLE for s in booting)
     if booting:
         steps.append(
             Step(
-                REBOOT, REBOOT, "running", "rebooted", "takes effect only at boot: " + ", ".join(s.id for s in booting),
-                "reboot", "boot_id changed, then everything above is read back",
+                REBOOT, REBOOT, "running", "power cycled" if cycle else "rebooted",
+                "takes effect only at boot: " + ", ".join(s.id for s in booting),
+                POWER_CYCLE if cycle else "reboot", "boot_id changed, then everything above is read back",
                 tuple(s.id for s in booting if REBOOT not in s.requires),
             )
         )
@@ -116,6 +127,7 @@ def _document(decisions: Mapping[str, Decision]) -> Dict[str, Any]:
     return {
         "status": "problems" if problems else "changes" if steps else "ok",
         "reboot": bool(booting),
+        "power_cycle": cycle,
         "reboot_digest": reboot_digest(booting) if booting else "",
         "reboot_words": reboot_words(booting) if booting else "",
         "steps": documents,

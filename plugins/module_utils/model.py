@@ -6,6 +6,8 @@
 A capability is a Python module in `module_utils/capabilities/`, named like its role, with
 
     AFTER: tuple of capability names                      that must be decided and done before it
+    READS: tuple of capability names (optional)           whose options it is given too: options["vf_lag"], None
+                                                          where that capability is not managed on the host
     problems(options) -> list of Problem                  cross-field checks, no host needed
     cmdline(options, state) -> CmdlineRequest             kernel arguments that it needs
     decide(options, state) -> Decision                    everything else
@@ -23,6 +25,10 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 DISRUPTIONS = ("none", "traffic", "drain", "reboot", "power_cycle")
 """From harmless to harsh; a plan sorts and counts by them."""
+
+POWER_CYCLE = "power_cycle"
+AT_BOOT = ("reboot", POWER_CYCLE)
+"""Disruptions of steps that share the one reboot; one that needs a power cycle makes it a power cycle for all."""
 
 REBOOT = "reboot"
 """The step that a step names in `requires` when it can only be done after the one reboot."""
@@ -112,7 +118,7 @@ class IntentError(Exception):
 
 def reboot_words(steps: Iterable[Step]) -> str:
     """What a reboot is for, one line "id=after" per step that needs one, sorted."""
-    return "\n".join(sorted("%s=%s" % (step.id, step.after) for step in steps if step.disruption == "reboot"))
+    return "\n".join(sorted("%s=%s" % (step.id, step.after) for step in steps if step.disruption in AT_BOOT))
 
 
 def reboot_digest(steps: Iterable[Step]) -> str:

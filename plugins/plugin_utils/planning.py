@@ -41,7 +41,7 @@ def plan_host(
     if found or validate_only:
         return {**_EMPTY, "status": "problems" if found else "ok", "problems": [p.as_dict() for p in found]}
     try:
-        state = observe(probe(action, variables, root(variables)))
+        state = observe(probe(action, variables, root(variables), intent))
     except ProbeError as err:
         if err.kind == "unreachable":
             raise AnsibleConnectionFailure(str(err)) from err
@@ -57,7 +57,7 @@ def plan_host(
 
 
 _EMPTY: dict[str, Any] = {
-    "reboot": False, "reboot_digest": "", "reboot_words": "", "steps": [], "calls": {}, "roles": [],
+    "reboot": False, "power_cycle": False, "reboot_digest": "", "reboot_words": "", "steps": [], "calls": {}, "roles": [],
     "warnings": [], "marks": [],
 }  # fmt: skip
 

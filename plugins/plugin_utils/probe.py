@@ -15,7 +15,8 @@ import importlib
 import json
 import pkgutil
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from ansible import constants as C
@@ -34,6 +35,7 @@ CANDIDATES = (
 FLAGS = "-I -S"
 """Isolated and without site: half of the start of Python."""
 
+UTILS = "ansible_collections.nearmetal.rack.plugins.module_utils."
 NO_PYTHON = "NO-PYTHON"
 NO_TTY = ("must have a tty", "no tty present")
 
@@ -51,9 +53,16 @@ class ProbeError(Exception):
         self.message = message
 
 
-def probe(action: ActionBase, task_vars: Mapping[str, Any], root: str = "/") -> SnapshotHost:
-    """Everything the observers need from the task's host, in one round trip. Raises ProbeError."""
-    program = collector.program(root, probe_paths()).encode()
+def probe(
+    action: ActionBase, task_vars: Mapping[str, Any], root: str = "/", names: Iterable[str] | None = None
+) -> SnapshotHost:
+    """Everything the observers need from the task's host, in one round trip. Raises ProbeError.
+
+    names: the capabilities whose commands are run as well; all where None.
+    """
+    known = probe_commands()
+    commands = dict.fromkeys(c for name in (known if names is None else names) for c in known.get(name, ()))
+    program = collector.program(root, probe_paths(), commands).encode()
     interpreter = _interpreter(action, task_vars)
     become = action._connection.become
     try:
@@ -78,13 +87,21 @@ def probe(action: ActionBase, task_vars: Mapping[str, Any], root: str = "/") -> 
 @functools.cache
 def probe_paths() -> tuple[str, ...]:
     """What the boot loader's observer and the capabilities want read (their PROBE), sorted."""
-    names = ["bootloader"]
-    names += ["capabilities." + module.name for module in pkgutil.iter_modules(capabilities.__path__)]
     paths: set[str] = set()
-    for name in names:
-        module = importlib.import_module("ansible_collections.nearmetal.rack.plugins.module_utils." + name)
+    for module in (importlib.import_module(UTILS + "bootloader"), *_capabilities().values()):
         paths.update(getattr(module, "PROBE", ()))
     return tuple(sorted(paths))
+
+
+@functools.cache
+def probe_commands() -> dict[str, tuple[tuple[str, ...], ...]]:
+    """Capability to the commands that it wants run (COMMANDS), as templates; see collector.py."""
+    return {name: module.COMMANDS for name, module in _capabilities().items() if hasattr(module, "COMMANDS")}
+
+
+def _capabilities() -> dict[str, ModuleType]:
+    names = [module.name for module in pkgutil.iter_modules(capabilities.__path__)]
+    return {name: importlib.import_module(UTILS + "capabilities." + name) for name in names}
 
 
 def snapshot(result: Mapping[str, Any], root: str, interpreter: str, become: str) -> SnapshotHost:
@@ -112,7 +129,8 @@ def snapshot(result: Mapping[str, Any], root: str, interpreter: str, become: str
         data = json.loads(text)
         files = {f"{folder}/{name}": content for folder, found in data["files"].items()
                  for name, content in found.items()}  # fmt: skip
-        return SnapshotHost(files, data["links"], data["errors"], data["folders"], live=root.rstrip("/") == "")
+        return SnapshotHost(files, data["links"], data["errors"], data["folders"], live=root.rstrip("/") == "",
+                            commands=data.get("commands"))
     except (ValueError, KeyError, AttributeError, TypeError):
         raise ProbeError("failed", "the probe failed on the host (exit status %s): %s"
                          % (result["rc"], error or "its output is cut off")) from None  # fmt: skip
@@ -184,3 +202,4 @@ def _last_line(text: str) -> str:
 # Ansible compiles a collection's modules anew in every process, and forks one for each host: import
 # them here, where the strategy in the main process first meets the action plugin.
 probe_paths()
+probe_commands()

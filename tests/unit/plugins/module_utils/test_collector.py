@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trees
 from ansible_collections.nearmetal.rack.plugins.module_utils import collector
-from ansible_collections.nearmetal.rack.plugins.module_utils.host import FileHost
+from ansible_collections.nearmetal.rack.plugins.module_utils.host import FileHost, HostError, Missing, Refused
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
 from ansible_collections.nearmetal.rack.plugins.plugin_utils import probe
 
@@ -135,3 +135,47 @@ def test_it_is_valid_for_the_oldest_python() -> None:
 
     ast.parse(collector.program(), feature_version=collector.MIN_PYTHON)
     assert len(collector.program()) < 20000
+
+
+def test_commands_are_run_and_answer_later() -> None:
+    commands = [("echo", "a b"), ("no-such-program", "x"), ("sh", "-c", "echo out; echo bad >&2; exit 3")]
+    program = collector.program("/", (), commands)
+    done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, text=True, capture_output=True, check=True)
+    host = probe.snapshot({"stdout": done.stdout, "stderr": "", "rc": 0}, "/", "", "")
+    assert host.run(["echo", "a b"]) == (0, "a b\n", "")
+    assert host.run(commands[2]) == (3, "out\n", "bad\n")
+    with pytest.raises(Missing):
+        host.run(["no-such-program", "x"])
+    with pytest.raises(Refused, match="was not run"):
+        host.run(["echo", "other"])
+
+
+def test_commands_for_each_physical_function(tmp_path: Path) -> None:
+    devices = [
+        {"address": "0000:17:00.0", "bridge": "0000:16:00.0", "vfs": (1, 8), "netdev": "ens1", "driver": "mlx5_core"},
+        {"address": "0000:31:00.0", "vfs": (0, 7), "netdev": "ens2", "driver": "igb"},
+        {"address": "0000:32:00.0", "driver": "nvme"},
+    ]
+    root = str(trees.build(devices=devices).write(tmp_path))
+    templates = [["echo", "pf={pf}"], ["echo", "{mlx5}"], ["echo", "-n", "{pfnet}"], ["echo", "plain"]]
+    program = collector.program(root).replace("K = []", f"K = {templates}")
+    done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, text=True, capture_output=True, check=True)
+    said = json.loads(done.stdout.partition("\n")[2])["commands"]
+    assert {k: v[1] for k, v in said.items()} == {
+        "echo pf=0000:17:00.0": "pf=0000:17:00.0\n", "echo pf=0000:31:00.0": "pf=0000:31:00.0\n",
+        "echo 0000:17:00.0": "0000:17:00.0\n", "echo -n ens1": "ens1", "echo -n ens2": "ens2", "echo plain": "plain\n",
+    }  # fmt: skip
+
+
+def test_a_tree_runs_nothing(tmp_path: Path) -> None:
+    root = str(trees.build().write(tmp_path))
+    assert "K = []" in collector.program(root, (), [("reboot",)])
+
+
+def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "COMMAND_TIMEOUT", 1)
+    program = collector.program("/", (), [("sleep", "60")])
+    done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, text=True, capture_output=True, check=True)
+    host = probe.snapshot({"stdout": done.stdout, "stderr": "", "rc": 0}, "/", "", "")
+    with pytest.raises(HostError, match="no end after 1 s"):
+        host.run(["sleep", "60"])

@@ -53,6 +53,32 @@ def test_all_reboots_become_one_and_it_requires_each_step() -> None:
     assert loop.summary({"h": plan})["by_disruption"]["reboot"] == 2
 
 
+def test_one_step_that_needs_a_power_cycle_makes_the_one_reboot_one() -> None:
+    caps = {
+        "x": capability("x", Decision((step("x", disruption="reboot"),))),
+        "y": capability("y", Decision((step("y", disruption="power_cycle"),))),
+    }
+    plan = loop.decide({"x": {}, "y": {}}, STATE, caps)
+    assert plan["reboot"] and plan["power_cycle"]
+    assert [s["id"] for s in plan["steps"]] == ["x/k", "y/k", "reboot/reboot"]
+    assert plan["steps"][-1]["disruption"] == "power_cycle"
+    assert plan["steps"][-1]["requires"] == ["x/k", "y/k"]
+    assert plan["reboot_words"] == "x/k=b\ny/k=b"
+    assert not loop.decide({"x": {}}, STATE, caps)["power_cycle"]
+
+
+def test_a_capability_sees_the_options_of_those_it_reads() -> None:
+    seen: list[Any] = []
+    caps = {"a": capability("a"), "b": capability("b")}
+    caps["a"].READS = ("b", "c")
+    caps["a"].problems = lambda options: seen.append(options) or []
+    caps["a"].decide = lambda options, state: seen.append(options) or Decision()
+    intent = {"a": {"k": 1}, "b": {"x": 2}}
+    assert loop.check(intent, caps) == []
+    loop.decide(intent, STATE, caps)
+    assert seen == [{"k": 1, "b": {"x": 2}, "c": None}] * 2
+
+
 def test_what_must_wait_for_the_reboot_is_held_back() -> None:
     caps = {
         "late": capability("late", Decision((step("late", requires=(REBOOT,)),), Call("m", {}))),
