@@ -33,7 +33,7 @@ from ansible_collections.nearmetal.rack.plugins.plugin_utils.lifeline import end
 
 PLAN = "nearmetal.rack.plan"
 CONVERGE = "nearmetal.rack.converge"
-REBOOT = "ansible.builtin.reboot"
+REBOOT = "nearmetal.rack.reboot"
 SILENT = ("ansible.builtin.include_role", "ansible.builtin.include_tasks", "ansible.builtin.group_by")
 
 

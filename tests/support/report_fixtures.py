@@ -185,7 +185,7 @@ def journal(host: str, steps: list[dict[str, Any]], shift: float = 0.0, *, back:
     """Events of a run as the callback plugin writes them; `back`: the host came back from its reboot."""
     clock = START.timestamp() + 4 + shift
     events: list[dict[str, Any]] = []
-    action = {"plan": "nearmetal.rack.plan", "converge": "nearmetal.rack.converge", "reboot": "ansible.builtin.reboot"}
+    action = {"plan": "nearmetal.rack.plan", "converge": "nearmetal.rack.converge", "reboot": "nearmetal.rack.reboot"}
 
     def tell(after_s: float, event: str, **more: Any) -> None:
         nonlocal clock
@@ -331,7 +331,7 @@ def big_rack(top: Path, hosts: int = 16) -> Path:
     events = [e for i, n in enumerate(names[1:]) for e in journal(n, lab_steps(n), 20.0 * (i // 4))]
     events += journal(names[0], lab_steps(names[0]), back=False)
     events.append({"time": events[-1]["time"] + 90, "event": "failed", "host": names[0], "task": "Reboot", "step": "",
-                   "action": "ansible.builtin.reboot", "message": "Timed out waiting for the last boot time check"})
+                   "action": "nearmetal.rack.reboot", "message": "Timed out waiting for the last boot time check"})
     write_run(top, "20261130T215500Z-b16", after, dict(list(after.items())[1:]), steps, events, status="failed")
     pairs = [(16 + 4 + i // 2 + (128 if i % 2 else 0), i // 2, i % 2) for i in range(8)]
     shuffled = [(16 + 4 + (i // 2 + i % 2) % 4 + (128 if i % 2 else 0), i // 2, i % 2) for i in range(8)]
