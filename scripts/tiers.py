@@ -101,13 +101,14 @@ def checks(commands: Callable[[], list[tuple[str, list[str]]]]) -> Callable[[str
     return run
 
 
-def pytest(folder: str) -> Callable[[str, float], Outcome]:
-    """Make a part of the tests in a folder."""
+def pytest(folder: str, *more: str) -> Callable[[str, float], Outcome]:
+    """Make a part of the tests in a folder; more: options of pytest."""
 
     def run(name: str, deadline: float) -> Outcome:
         report = OUT / f"{name}.xml"
         report.unlink(missing_ok=True)
-        argv = [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=20", "--durations-min=5", f"--junitxml={report}", folder]
+        argv = [sys.executable, "-m", "pytest", "-q", "-rs", "--durations=20", "--durations-min=5", *more,
+                f"--junitxml={report}", folder]
         status = execute(argv, deadline)
         outcome = Outcome()
         if report.is_file():
@@ -160,7 +161,7 @@ TIERS = {
     "lint": Tier("sources: style, types, roles, documentation", checks(lint_commands), 10),
     "sanity": Tier("ansible-test sanity", checks(
         lambda: [("ansible-test sanity", [sys.executable, "scripts/sanity.py"])]), 20),
-    "unit": Tier("pure code, captured trees", pytest("tests/unit"), 10),
+    "unit": Tier("pure code, captured trees", pytest("tests/unit", "-n", "auto"), 10),
     "integration": Tier("the command line over Ansible, on trees", pytest("tests/integration"), 10),
     "packaging": Tier("wheel in a clean environment, README", pytest("tests/packaging"), 10),
     "report": Tier("the report in a browser", pytest("tests/report"), 10),
