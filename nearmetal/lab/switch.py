@@ -3,10 +3,11 @@
 Each card of a node is a QEMU `stream` network backend that connects to a Unix socket here. A process needs
 no root, no bridge and no namespace, works the same everywhere, leaves nothing behind when it ends, and racks
 cannot see each other. Links can be cut with QEMU's `set_link`; the switch learns the new place of an address
-from the next frame, as when a bond fails over. Frames that 802.1D keeps on their link (LACP, LLDP, STP) are
-not passed on; every port carries every VLAN, learned for each VLAN apart.
+from the next frame, as when a bond fails over. Frames that 802.1D keeps on their link (LLDP, STP) are not passed on;
+LACP is answered (lacp.py), so that the cards of one node can be bundled. Every port carries every VLAN, learned for each
+VLAN apart.
 
-Run as `python -m nearmetal.lab.switch SOCKET...`, one path a port.
+Run as `python -m nearmetal.lab.switch SOCKET...`, one path a port; ports whose names agree up to the last dash (NODE-CARD) are one group.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from nearmetal.lab.lacp import Bundles
 
 AGE_S = 300.0
 HEADER = 4
@@ -109,6 +112,8 @@ class Switch:
         self._selector = selectors.DefaultSelector()
         self._ports: dict[int, Port] = {}
         self._table = Table()
+        nodes = [path.name.rpartition("-")[0] or path.name for path in paths]
+        self._bundles = Bundles({n: nodes.index(node) for n, node in enumerate(nodes)}, time.monotonic)
         for number, path in enumerate(paths):
             path.unlink(missing_ok=True)
             listener = socket.socket(socket.AF_UNIX)
@@ -152,7 +157,13 @@ class Switch:
         port.inbox += data
         touched: set[int] = set()
         for frame in split_frames(port.inbox):
-            for number in self._table.ports_for(frame, port.number, list(self._ports)):
+            self._bundles.heard(port.number)
+            if reply := self._bundles.take(frame, port.number):
+                port.queue(reply)
+                touched.add(port.number)
+                continue
+            ports = self._bundles.one_of_each(list(self._ports), port.number)
+            for number in self._table.ports_for(frame, port.number, ports):
                 if number in self._ports:
                     self._ports[number].queue(frame)
                     touched.add(number)
@@ -172,6 +183,7 @@ class Switch:
         self._selector.unregister(port.sock)
         port.sock.close()
         self._table.forget(port.number)
+        self._bundles.forget(port.number)
         if self._ports.get(port.number) is port:
             del self._ports[port.number]
 
