@@ -3,11 +3,12 @@
 Each card of a node is a QEMU `stream` network backend that connects to a Unix socket here. A process needs
 no root, no bridge and no namespace, works the same everywhere, leaves nothing behind when it ends, and racks
 cannot see each other. Links can be cut with QEMU's `set_link`; the switch learns the new place of an address
-from the next frame, as when a bond fails over. Frames that 802.1D keeps on their link (LLDP, STP) are not passed on;
-LACP is answered (lacp.py), so that the cards of one node can be bundled. Every port carries every VLAN, learned for each
-VLAN apart.
+from the next frame, as when a bond fails over. Frames that 802.1D keeps on their link (LLDP, STP) are not
+passed on; LACP is answered (lacp.py), so that the cards of one node can be bundled. Every port carries every
+VLAN, learned for each VLAN apart.
 
-Run as `python -m nearmetal.lab.switch SOCKET...`, one path a port; ports whose names agree up to the last dash (NODE-CARD) are one group.
+Run as `python -m nearmetal.lab.switch SOCKET...`, one path a port; paths that agree up to their last dash
+(NODE-CARD) are the cards of one node.
 """
 
 from __future__ import annotations
