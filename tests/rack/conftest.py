@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,6 +78,10 @@ class Rack:
         assert done.code == 0, f"{command}: {done.text}"
         return done.out.strip()
 
+    def pid(self, node: str) -> int:
+        """The node's QEMU process."""
+        return next(int(n["pid"]) for n in json.loads(self.lab("status", "--json").out)["nodes"] if n["name"] == node)
+
     def lab(self, *words: str) -> Done:
         """A lab command that must succeed."""
         done = self.run("lab", words[0], "--name", self.name, *words[1:])
@@ -108,3 +113,14 @@ def rack(running_rack: Rack) -> Rack:
     """The rack in factory state."""
     running_rack.lab("reset")
     return running_rack
+
+
+@pytest.fixture
+def node1(rack: Rack) -> Iterator[Rack]:
+    """The same for tests that only touch node1: node2 stands still meanwhile and takes no processor from it."""
+    pid = rack.pid("node2")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield rack
+    finally:
+        os.kill(pid, signal.SIGCONT)
