@@ -116,11 +116,11 @@ def rack(running_rack: Rack) -> Rack:
 
 
 @pytest.fixture
-def node1(rack: Rack) -> Iterator[Rack]:
-    """The same for tests that only touch node1: node2 stands still meanwhile and takes no processor from it."""
+def node1_alone(rack: Rack) -> Iterator[None]:
+    """For tests that only touch node1: node2 stands still meanwhile and takes no processor from it."""
     pid = rack.pid("node2")
     os.kill(pid, signal.SIGSTOP)
     try:
-        yield rack
+        yield
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -82,21 +82,22 @@ def test_converges_with_one_reboot_and_then_changes_nothing(rack: Rack) -> None:
     assert rack.ssh("node1", "cat /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages") == "192"
 
 
-def test_controller_killed_in_the_middle_then_resumed(node1: Rack) -> None:
-    process = node1.start("apply", "-i", node1.inventory, "--yes", "-l", "node1")
-    run = wait_for(node1, process, "step_done", "node1")
+@pytest.mark.usefixtures("node1_alone")
+def test_controller_killed_in_the_middle_then_resumed(rack: Rack) -> None:
+    process = rack.start("apply", "-i", rack.inventory, "--yes", "-l", "node1")
+    run = wait_for(rack, process, "step_done", "node1")
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not orphans_of(run, 60), "the playbook went on without its controller"
-    assert [r["status"] for r in runs(node1) if r["id"] == run] == ["died"]
+    assert [r["status"] for r in runs(rack) if r["id"] == run] == ["died"]
 
-    done = node1.apply("-l", "node1")
+    done = rack.apply("-l", "node1")
     assert done.code == 0, done.text
     assert "was cut off" in done.out
-    assert WANTED in node1.ssh("node1", "cat /proc/cmdline").split()
-    assert node1.run("drift", "-i", node1.inventory, "-l", "node1").code == 0
+    assert WANTED in rack.ssh("node1", "cat /proc/cmdline").split()
+    assert rack.run("drift", "-i", rack.inventory, "-l", "node1").code == 0
     # Nothing of the image's own arguments was lost or doubled on the way.
-    words = node1.ssh("node1", "cat /proc/cmdline").split()
+    words = rack.ssh("node1", "cat /proc/cmdline").split()
     assert words.count(WANTED) == 1
     assert "tsc=reliable" in words
 
@@ -111,20 +112,21 @@ def orphans_of(run: str, seconds: float) -> str:
         time.sleep(1)
 
 
-def test_node_that_does_not_come_back(node1: Rack) -> None:
-    process = node1.start("apply", "-i", node1.inventory, "--yes", "-l", "node1", "-e", "nearmetal_reboot_timeout=30")
-    wait_for(node1, process, "reboot_start", "node1")
+@pytest.mark.usefixtures("node1_alone")
+def test_node_that_does_not_come_back(rack: Rack) -> None:
+    process = rack.start("apply", "-i", rack.inventory, "--yes", "-l", "node1", "-e", "nearmetal_reboot_timeout=30")
+    wait_for(rack, process, "reboot_start", "node1")
     # Also the connection that Ansible keeps open is still there: nothing but silence ends it.
-    with paused_when_down(node1, "node1"):
+    with paused_when_down(rack, "node1"):
         out, err = process.communicate(timeout=400)
         assert process.returncode == 1, out + err
         assert "node1" in out
         assert "reboot" in (out + err).lower()
-    assert runs(node1)[0]["status"] == "failed"
-    wait_until_up(node1, "node1")
-    done = node1.apply("-l", "node1")
+    assert runs(rack)[0]["status"] == "failed"
+    wait_until_up(rack, "node1")
+    done = rack.apply("-l", "node1")
     assert done.code == 0, done.text
-    assert WANTED in node1.ssh("node1", "cat /proc/cmdline").split()
+    assert WANTED in rack.ssh("node1", "cat /proc/cmdline").split()
 
 
 @contextlib.contextmanager
@@ -150,19 +152,20 @@ def wait_until_up(rack: Rack, node: str) -> None:
     pytest.fail(f"{node} is not back")
 
 
-def test_boot_loader_that_ignores_the_argument(node1: Rack) -> None:
+@pytest.mark.usefixtures("node1_alone")
+def test_boot_loader_that_ignores_the_argument(rack: Rack) -> None:
     """custom.cfg, which grub.cfg sources last, overrules the default entry with the old arguments."""
-    node1.ssh("node1", OLD_ENTRY)
-    done = node1.apply("-l", "node1")
+    rack.ssh("node1", OLD_ENTRY)
+    done = rack.apply("-l", "node1")
     assert done.code == 1, done.text
-    run = runs(node1)[0]["id"]
-    assert [e["event"] for e in events(node1, run)].count("reboot_done") <= 1
+    run = runs(rack)[0]["id"]
+    assert [e["event"] for e in events(rack, run)].count("reboot_done") <= 1
     assert WANTED in done.text
-    booted = node1.ssh("node1", "cat /proc/sys/kernel/random/boot_id")
+    booted = rack.ssh("node1", "cat /proc/sys/kernel/random/boot_id")
 
-    again = node1.apply("-l", "node1")
+    again = rack.apply("-l", "node1")
     assert again.code == 1, again.text
-    assert node1.ssh("node1", "cat /proc/sys/kernel/random/boot_id") == booted, "rebooted again for the same reason"
+    assert rack.ssh("node1", "cat /proc/sys/kernel/random/boot_id") == booted, "rebooted again for the same reason"
 
 
 OLD_ENTRY = r"""
@@ -181,17 +184,18 @@ EOF
 """
 
 
-def test_disk_full_while_writing_the_boot_configuration(node1: Rack) -> None:
-    old = node1.ssh("node1", "sha256sum /etc/default/grub /boot/grub/grub.cfg")
-    node1.ssh("node1", FILL)
-    done = node1.apply("-l", "node1")
+@pytest.mark.usefixtures("node1_alone")
+def test_disk_full_while_writing_the_boot_configuration(rack: Rack) -> None:
+    old = rack.ssh("node1", "sha256sum /etc/default/grub /boot/grub/grub.cfg")
+    rack.ssh("node1", FILL)
+    done = rack.apply("-l", "node1")
     assert done.code == 1, done.text
     assert "No space left" in done.text
-    node1.ssh("node1", "rm -f /fill*")
-    assert node1.ssh("node1", "sha256sum /etc/default/grub /boot/grub/grub.cfg") == old
-    done = node1.apply("-l", "node1", "-e", "nearmetal_reboot_ok=false")
+    rack.ssh("node1", "rm -f /fill*")
+    assert rack.ssh("node1", "sha256sum /etc/default/grub /boot/grub/grub.cfg") == old
+    done = rack.apply("-l", "node1", "-e", "nearmetal_reboot_ok=false")
     assert done.code == 0, done.text
-    assert WANTED in node1.ssh("node1", "grep -m1 vmlinuz /boot/grub/grub.cfg").split()
+    assert WANTED in rack.ssh("node1", "grep -m1 vmlinuz /boot/grub/grub.cfg").split()
 
 
 FILL = r"""
