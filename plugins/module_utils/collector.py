@@ -17,7 +17,7 @@ address of each function that can have VFs, {mlx5} for those with the driver mlx
 
 from __future__ import annotations
 
-from typing import Iterable, Sequence
+from typing import Collection, Iterable, Sequence
 
 MARK = "NEARMETAL-PROBE 1"
 MIN_PYTHON = (3, 9)
@@ -301,42 +301,6 @@ def irqs():
             if s and ("," in s or "-" in s):
                 get(x, "effective_affinity_list")
     read("/proc/irq/default_smp_affinity")
-def expanded():
-    # the commands with their placeholders filled in
-    a = {"{pf}": [x for x, p, u in PF], "{mlx5}": [x for x, p, u in PF if "DRIVER=mlx5_core" in u.split()]}
-    a["{pfnet}"] = [n for x, p, u in PF for n in ls(p + "/net")]
-    for c in K:
-        for h in a:
-            if h in " ".join(c):
-                for x in a[h]:
-                    yield [w.replace(h, x) for w in c]
-                break
-        else:
-            yield c
-def run(jobs):
-    # side by side: a firmware query takes a second for each card
-    import subprocess as s
-    e = dict(o.environ)
-    e.update({b"LC_ALL": b"C", b"PATH": e.get(b"PATH", b"/usr/bin:/bin") + b":/usr/sbin:/sbin"})
-    while jobs:
-        now, jobs = jobs[:16], jobs[16:]
-        for c, i in [(c, start(s, c, e)) for c in now]:
-            k = " ".join(c)
-            if type(i) is str:
-                Z[k] = (127, "", i)
-                continue
-            try:
-                a, b = i.communicate(timeout=T)
-            except s.TimeoutExpired:
-                i.kill()
-                Z[k] = (124, "", "no end after %d s" % T)
-                continue
-            Z[k] = (i.returncode, a.decode("utf-8", "surrogateescape"), b.decode("utf-8", "surrogateescape"))
-def start(s, c, e):
-    try:
-        return s.Popen(c, stdin=s.DEVNULL, stdout=s.PIPE, stderr=s.PIPE, env=e)
-    except OSError as x:
-        return "%s: %s" % (c[0], x.strerror)
 def main():
     try:
         o.listdir(R or "/")
@@ -361,7 +325,7 @@ def main():
         glob(p)
     for p in X:
         have(p)
-    K and run(list(expanded()))
+    K and run_all()
     def obj(d):
         return "{" + ",".join([q(k) + ":" + q(v) for k, v in d.items()]) + "}"
     s = '{"files":{' + ",".join([q(d) + ":" + obj(v) for d, v in F.items()])
@@ -372,6 +336,47 @@ def main():
         s = s[o.write(1, s):]
 main()
 '''
+
+COMMANDS = r'''
+def expanded():
+    # the commands with their placeholders filled in
+    a = {"{pf}": [x for x, p, u in PF], "{mlx5}": [x for x, p, u in PF if "DRIVER=mlx5_core" in u.split()]}
+    a["{pfnet}"] = [n for x, p, u in PF for n in ls(p + "/net")]
+    for c in K:
+        for h in a:
+            if h in " ".join(c):
+                for x in a[h]:
+                    yield [w.replace(h, x) for w in c]
+                break
+        else:
+            yield c
+def run_all():
+    # side by side: a firmware query takes a second for each card
+    jobs = list(expanded())
+    import subprocess as s
+    e = dict(o.environ)
+    e.update({b"LC_ALL": b"C", b"PATH": e.get(b"PATH", b"/usr/bin:/bin") + b":/usr/sbin:/sbin"})
+    while jobs:
+        now, jobs = jobs[:16], jobs[16:]
+        for c, i in [(c, start(s, c, e)) for c in now]:
+            k = " ".join(c)
+            if type(i) is str:
+                Z[k] = (127, "", i)
+                continue
+            try:
+                a, b = i.communicate(timeout=T)
+            except s.TimeoutExpired:
+                i.kill()
+                Z[k] = (124, "", "no end after %d s" % T)
+                continue
+            Z[k] = (i.returncode, a.decode("utf-8", "surrogateescape"), b.decode("utf-8", "surrogateescape"))
+def start(s, c, e):
+    try:
+        return s.Popen(c, stdin=s.DEVNULL, stdout=s.PIPE, stderr=s.PIPE, env=e)
+    except OSError as x:
+        return "%s: %s" % (c[0], x.strerror)
+'''
+"""The part of it that runs commands: it travels only where there are some, as it is compiled on every host."""
 
 UNITS = ("init.scope", "system.slice", "user.slice", "machine.slice")
 PATHS = (
@@ -421,7 +426,7 @@ COMMAND_TIMEOUT = 30
 """Seconds for each command."""
 
 
-def program(root: str = "/", probe: Iterable[str] = (), commands: Iterable[Sequence[str]] = ()) -> str:
+def program(root: str = "/", probe: Iterable[str] = (), commands: Collection[Sequence[str]] = ()) -> str:
     """The program for a host.
 
     root: the captured tree on it. probe: more paths or globs to read. commands: templates of what to run, which only
@@ -441,4 +446,5 @@ def program(root: str = "/", probe: Iterable[str] = (), commands: Iterable[Seque
         "K = %r" % ([] if where else [list(words) for words in commands]),
         "T = %d" % COMMAND_TIMEOUT,
     ]
-    return "\n".join(head) + SOURCE.replace("    ", " ")
+    source = SOURCE if where or not commands else COMMANDS + SOURCE
+    return "\n".join(head) + "\n" + source.replace("    ", " ")

@@ -158,7 +158,7 @@ def test_commands_for_each_physical_function(tmp_path: Path) -> None:
     ]
     root = str(trees.build(devices=devices).write(tmp_path))
     templates = [["echo", "pf={pf}"], ["echo", "{mlx5}"], ["echo", "-n", "{pfnet}"], ["echo", "plain"]]
-    program = collector.program(root).replace("K = []", f"K = {templates}")
+    program = collector.program(root).replace("K = []", f"K = {templates}" + collector.COMMANDS)
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, text=True, capture_output=True, check=True)
     said = json.loads(done.stdout.partition("\n")[2])["commands"]
     assert {k: v[1] for k, v in said.items()} == {
