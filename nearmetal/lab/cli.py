@@ -98,3 +98,30 @@ def reset(
     """Bring nodes back to the state after their first boot, in seconds."""
     with _interruptible():
         Rack(name, Progress()).reset(nodes or [])
+
+
+@app.command()
+def failover(
+    address: Annotated[str, typer.Argument(help="Address of the receiver's bond.")],
+    sender: Annotated[str, typer.Option("--from", help="Node that sends, and whose links are cut.")] = "node1",
+    receiver: Annotated[str, typer.Option("--to", help="Node that has the address.")] = "node2",
+    label: Annotated[str, typer.Option(help="What the report calls it.")] = "bond",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    name: Name = DEFAULT_RACK,
+) -> None:
+    """Send packets over a bond while its links are cut and restored one after the other; the report shows the losses."""
+    from . import failover as measuring
+
+    with _interruptible():
+        result = measuring.measure(Rack(name, Progress()), sender, receiver, address, ("f0", "f1"))
+    measuring.keep(result, label)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2))
+        return
+    table = Table("link", "change", "sent", "lost", "outage ms")
+    for effect in result["effects"]:
+        change = effect["change"]
+        outage = "did not end" if effect["outage_ms"] is None else f"{effect['outage_ms']:.0f}"
+        table.add_row(f"{change['node']} {change['card']}", "restored" if change["up"] else "cut", str(effect["sent"]),
+                      str(effect["lost"]), outage)  # fmt: skip
+    Console().print(table)

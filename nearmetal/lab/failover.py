@@ -8,15 +8,18 @@ nothing; that traffic goes on, and after how long, does.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import NearmetalError
+from nearmetal.paths import state_dir
 
 from .rack import Rack
 
@@ -100,6 +103,17 @@ def effects(sent: Sequence[float], back: Sequence[float | None], changes: Sequen
             outage = None if after is None else round((after - sent[lost[0]]) * 1000, 1)
         found.append(Effect(change, len(mine), len(lost), outage))
     return found
+
+
+def keep(result: dict[str, Any], label: str, stand_in: str = "") -> Path:
+    """Leave a result for the report: state_dir()/failover/TIME.json. stand_in: what it stands for, and is not."""
+    folder = state_dir() / "failover"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%fZ}.json"
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps({**result, "label": label, "stand_in": stand_in}, indent=1))
+    draft.replace(path)
+    return path
 
 
 def measure(rack: Rack, sender: str, receiver: str, address: str, cards: Sequence[str]) -> dict[str, Any]:

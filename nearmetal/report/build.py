@@ -104,6 +104,7 @@ def _context(found: Collected, drawn: dict[str, charts.Figure]) -> dict[str, Any
         "groups": changes.grouped(changed),
         "ratios": [_ratio_chart(i, *group, any(f.emulated for f in every), drawn) for i, group in enumerate(ratio_groups(every))],
         "benches": benches,
+        "failovers": found.failovers,
         "whys": why.sections(explain([h.bench for h in hosts if h.bench], found.states), every),
         "notes": found.notes + [f"{h.name}: {note}" for h in hosts if h.bench for note in h.bench.unread],
         "drawn": drawn,

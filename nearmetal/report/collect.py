@@ -95,12 +95,16 @@ class BenchData:
 
 @dataclass(frozen=True)
 class Collected:
-    """Everything that the report is made of. `later`: later runs that found nothing to change."""
+    """Everything that the report is made of.
+
+    `later`: later runs that found nothing to change. `failovers`: documents of nearmetal.lab.failover.
+    """
 
     run: RunData | None
     bench: BenchData | None
     later: list[RunData] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    failovers: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def states(self) -> dict[str, State]:
@@ -146,7 +150,18 @@ def collect(state_dir: Path, run: str | None, bench: str | None) -> Collected:
     best = _choose(known)
     chosen = _load_run(state_dir / "runs" / best.id, notes) if best else None
     later = [r for r in known if best and _start(r) > _start(best) and _same_rack(r, best) and not r.plan.get("steps")]
-    return Collected(chosen, _load_benches(benches, notes), later, notes)
+    return Collected(chosen, _load_benches(benches, notes), later, notes, _failovers(state_dir / "failover", notes))
+
+
+def _failovers(folder: Path, notes: list[str]) -> list[dict[str, Any]]:
+    """The latest measurement of each label (active-backup, 802.3ad, ...), oldest first."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.json")):
+        document = _object(path, notes)
+        if isinstance(document.get("effects"), list):
+            found.pop(str(document.get("label")), None)
+            found[str(document.get("label"))] = document
+    return list(found.values())
 
 
 def _same_rack(one: RunData, other: RunData) -> bool:

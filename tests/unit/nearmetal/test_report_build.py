@@ -14,6 +14,7 @@ import pytest
 from support import report_fixtures as made
 
 from nearmetal.errors import NearmetalError
+from nearmetal.lab import failover
 from nearmetal.report import charts
 from nearmetal.report.build import build_report, render
 from nearmetal.report.changes import Span
@@ -46,6 +47,22 @@ def test_the_page_of_the_virtual_rack(tmp_path: Path, monkeypatch: pytest.Monkey
                  "SMT is hidden from the guest", "both vCPU threads were seen only on", "not judged: emulated"):  # fmt: skip
         assert said in text
     assert list(tmp_path.glob("*.new")) == []
+
+
+def test_what_a_cut_cable_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARMETAL_STATE_DIR", str(tmp_path))
+    times = [n / 10 for n in range(100)]
+    changes = [failover.Change(2.0, "node1", "f0", False), failover.Change(5.0, "node1", "f0", True)]
+    for lost, label in ((2.3, "802.3ad"), (2.5, "802.3ad"), (99.0, EVIL)):
+        back = [None if 2.0 <= t < lost or lost > 90 else t for t in times]
+        result = failover.document("node1", "node2", "10.77.0.2", {"sent": times, "back": back}, changes)
+        failover.keep(result, label, "a bond of VFs in the guest")
+    (tmp_path / "failover" / "damaged.json").write_text("{")
+    text = body(page_of(tmp_path))
+    assert text.count("<h3>802.3ad: node1 to 10.77.0.2 on node2</h3>") == 1, "the latest of each label"
+    assert "500 ms" in text and "300 ms" not in text and "did not end" in text
+    assert "<b>Stand-in.</b> a bond of VFs in the guest" in text
+    assert "damaged.json" in text and EVIL not in text
 
 
 def test_real_hardware_has_no_emulation_notice(tmp_path: Path) -> None:
