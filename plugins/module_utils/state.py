@@ -158,6 +158,24 @@ class Confinement(TypedDict):
     files: Dict[str, str]  # the files that cpu_isolation and hugepages own, with their content
 
 
+class FirmwareValue(TypedDict):
+    """As the tool prints it: "True(1)", "16". None: the card does not say."""
+
+    default: Optional[str]
+    current: Optional[str]
+    next: Optional[str]  # at the next start of the card
+
+
+class CardFirmware(TypedDict):
+    tool: str  # "mstconfig", "mlxconfig", "" where neither is there
+    values: Dict[str, FirmwareValue]
+    error: str  # why there are no values, ""
+
+
+Firmware = Dict[str, CardFirmware]
+"""By the address of the PF; both ports of a card say the same."""
+
+
 class Os(TypedDict):
     id: str
     version_id: str
@@ -178,6 +196,7 @@ class StateFiles(TypedDict, total=False):
     """Absent where nobody looked."""
 
     files: Dict[str, str]  # content of what the capabilities own (FILES) or want read (PROBE), by path
+    firmware: Optional[Firmware]  # None: not asked for
 
 
 class State(StateFiles):

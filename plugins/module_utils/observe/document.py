@@ -14,6 +14,7 @@ from .. import bootloader, capabilities
 from ..host import Host, HostError
 from ..state import SCHEMA, Boot, State
 from .confinement import contents, observe_confinement
+from .firmware import observe_firmware
 from .kernel import observe_kernel, observe_kvm, observe_last_reboot, observe_os
 from .memory import observe_memory
 from .net import observe_net
@@ -27,6 +28,7 @@ def observe(host: Host) -> State:
     reader = Reader(host)
     cpu = observe_cpu(reader)
     files = _files(reader)
+    pci = observe_pci(reader, cpu["nodes"])
     state: State = {
         "schema": SCHEMA,
         "live": host.live,
@@ -36,16 +38,26 @@ def observe(host: Host) -> State:
         "kernel": observe_kernel(reader),
         "boot": _boot(reader),
         "iommu": observe_iommu(reader),
-        "pci": observe_pci(reader, cpu["nodes"]),
+        "pci": pci,
         "net": observe_net(reader),
         "confinement": {**observe_confinement(reader, []), "files": files},
         "kvm": observe_kvm(reader),
         "last_reboot": observe_last_reboot(reader),
         "files": files,
+        "firmware": observe_firmware(host, pci) if _carried("nic_firmware") else None,
         "unread": [],
     }
     state["unread"] = reader.unread()
     return state
+
+
+def _carried(capability: str) -> bool:
+    """Whether this program has the capability with it: a module on a host runs no commands for others."""
+    try:
+        importlib.import_module(capabilities.__name__ + "." + capability)
+    except ImportError:
+        return False
+    return True
 
 
 @functools.cache
