@@ -31,9 +31,10 @@ def table(values: dict[str, tuple[str, ...]], columns: Sequence[str] = ("Default
     """As the tools print it, the modified rows starred."""
     head = "Device #1:\n----------\n\nDevice type:    ConnectX7\nName:           MCX755106AS-HEA_Ax\nDevice:         0000:17:00.0\n\n"
     rows = [
-        ("*" if len(row) == 3 and row[1] != row[2] else " ") + "       " + name.ljust(35) + " " + "".join(v.ljust(15) + " " for v in row)
+        ("*" if len(row) == 3 and row[1] != row[2] else " ") + "       " + name.ljust(35) + " "
+        + "".join(v.ljust(15) + " " for v in row)
         for name, row in values.items()
-    ]
+    ]  # fmt: skip
     return head + "Configurations:".ljust(45) + "".join(c.ljust(16) for c in columns) + "\n" + "\n".join(rows) + "\n"
 
 
