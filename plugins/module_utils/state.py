@@ -176,6 +176,148 @@ Firmware = Dict[str, CardFirmware]
 """By the address of the PF; both ports of a card say the same."""
 
 
+class Eswitch(TypedDict):
+    """The embedded switch of a PF; all None where the driver has none (igb) or nobody could be asked."""
+
+    mode: Optional[str]  # "legacy", "switchdev"
+    steering: Optional[str]  # "smfs", "dmfs", "hmfs"
+    multiport: Optional[bool]  # devlink parameter esw_multiport
+    inline: Optional[str]
+    encap: Optional[str]
+
+
+class Lag(TypedDict):
+    """What mlx5 says in debugfs (lag/*). The kernel answers EINVAL for `type` while the LAG is not active."""
+
+    state: str  # "active", "disabled"
+    type: Optional[str]  # "roce", "switchdev", "multipath", "multiport_eswitch"; None: not active
+    members: List[str]  # PCI addresses
+
+
+class Vf(TypedDict):
+    """One virtual function. None: not read, or not reported by the PF's driver; "": really nothing."""
+
+    index: int
+    address: str
+    driver: str  # "" is unbound
+    driver_override: Optional[str]
+    netdev: str
+    netdev_mac: str  # permanent address of the VF's own device: the administrative one takes effect at binding
+    mac: Optional[str]  # administrative, told by the PF; "" is all zeros (the VF chooses)
+    vlan: Optional[int]  # 0: none
+    qos: Optional[int]
+    proto: Optional[str]  # "802.1Q", "802.1ad"
+    trust: Optional[bool]
+    spoofchk: Optional[bool]
+    link_state: Optional[str]  # "auto", "enable", "disable"
+    min_tx_rate: Optional[int]  # Mbit/s, 0: no limit
+    max_tx_rate: Optional[int]
+    node_guid: Optional[str]
+    port_guid: Optional[str]
+    mtu: Optional[int]  # of its netdev
+    in_use: Optional[str]  # what holds it: "VM db1", "vfio device opened", "bond0"; "": free
+    representor: str
+    representor_mtu: Optional[int]
+    representor_up: Optional[bool]  # administratively
+    representor_master: str  # Linux bridge, or "ovs-system"
+    representor_vlan: Optional[int]  # PVID in a VLAN-aware bridge, tag in Open vSwitch; 0: none
+
+
+class Pf(TypedDict):
+    """One physical function with SR-IOV, or a port of a bond that the fabric roles may manage."""
+
+    address: str
+    driver: str
+    netdev: str  # "" where no network driver has it
+    port_name: str  # phys_port_name: "p0"; "" where the driver has none
+    mac: str  # permanent
+    serial: str  # VPD SN; "" where there is none
+    card: str  # address without the function: "0000:08:00"
+    numa_node: Optional[int]
+    sriov_total: Optional[int]  # what firmware allows now; None: not read
+    sriov_vfs: Optional[int]
+    sriov_capable: Optional[bool]  # the function has the SR-IOV capability; None: not read
+    autoprobe: Optional[bool]
+    mtu: Optional[int]
+    up: Optional[bool]  # administratively
+    carrier: Optional[bool]
+    bond: str  # bond that it is in, or ""
+    master: str  # any master
+    addresses: List[str]  # with prefix length: "192.0.2.4/24"
+    eswitch: Eswitch
+    devlink: str  # "pci/0000:08:00.0"
+    switch_id: str  # "" in legacy
+    hw_tc_offload: Optional[bool]
+    lag: Optional[Lag]  # None: the driver knows no LAG, or it could not be read
+    vfs: List[Vf]  # in the order of their indexes
+
+
+class FabricBond(TypedDict):
+    name: str
+    mode: str  # "active-backup", "balance-xor", "802.3ad", ...
+    slaves: List[str]  # netdevs, sorted
+    active_slave: str
+    miimon: Optional[int]  # ms
+    lacp_rate: Optional[str]  # "slow", "fast"
+    xmit_hash_policy: Optional[str]  # "layer2", "layer3+4", ...
+    mii_status: str  # "up", "down", ""
+    mtu: Optional[int]
+    up: Optional[bool]
+    mac: str
+    addresses: List[str]
+    partner_mac: str
+    owner: str  # "networkd", "NetworkManager", "ifupdown", "netplan", "" (nobody's configuration names it)
+    owner_files: List[str]
+    master: str
+
+
+class BridgePort(TypedDict):
+    name: str
+    pvid: Optional[int]
+    vids: List[int]
+
+
+class FabricBridge(TypedDict):
+    name: str
+    vlan_filtering: bool
+    ports: List[BridgePort]
+    addresses: List[str]
+    up: Optional[bool]
+
+
+class OvsPort(TypedDict):
+    name: str
+    tag: Optional[int]
+
+
+class OvsBridge(TypedDict):
+    name: str
+    ports: List[OvsPort]
+    addresses: List[str]  # of the bridge's own device
+    up: Optional[bool]
+
+
+class Ovs(TypedDict):
+    hw_offload: bool
+    bridges: List[OvsBridge]
+
+
+class Guard(TypedDict):
+    armed: bool
+    deadline: str
+
+
+class Fabric(TypedDict):
+    pfs: List[Pf]
+    bonds: List[FabricBond]
+    bridges: List[FabricBridge]
+    ovs: Optional[Ovs]  # None: no Open vSwitch that answers
+    management: List[str]  # netdevs of the default route and of the SSH connection, with what lies below them
+    other_owners: Dict[str, str]  # who else manages SR-IOV here: {"sriov-network-operator": file that says so}
+    units: Dict[str, str]  # unit: "active", "failed", "inactive", "absent"
+    guard: Optional[Guard]
+
+
 class Os(TypedDict):
     id: str
     version_id: str
@@ -197,6 +339,7 @@ class StateFiles(TypedDict, total=False):
 
     files: Dict[str, str]  # content of what the capabilities own (FILES) or want read (PROBE), by path
     firmware: Optional[Firmware]  # None: not asked for
+    fabric: Fabric
 
 
 class State(StateFiles):
