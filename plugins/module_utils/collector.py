@@ -261,6 +261,8 @@ def pci():
         groups and link(p + "/iommu_group")
         if k not in ("6", "8", "11", "5", "C"):
             v = link(p + "/physfn")
+            v and get(p, "driver_override")
+            v and get(p, "enable")
             if not v and get(p, "sriov_totalvfs") is not None:
                 get(p, "sriov_numvfs")
                 get(p, "sriov_drivers_autoprobe")
@@ -353,6 +355,8 @@ def expanded():
 def run_all():
     # side by side: a firmware query takes a second for each card
     jobs = list(expanded())
+    for x, p, u in PF:
+        get(p, "vpd", 1)
     import subprocess as s
     e = dict(o.environ)
     e.update({b"LC_ALL": b"C", b"PATH": e.get(b"PATH", b"/usr/bin:/bin") + b":/usr/sbin:/sbin"})
@@ -370,6 +374,26 @@ def run_all():
                 Z[k] = (124, "", "no end after %d s" % T)
                 continue
             Z[k] = (i.returncode, a.decode("utf-8", "surrogateescape"), b.decode("utf-8", "surrogateescape"))
+    ["printenv", "SSH_CONNECTION"] in K and ssh()
+def ssh():
+    # sudo hides SSH_CONNECTION; the processes above have it
+    n = o.getpid()
+    for _ in range(10):
+        try:
+            f = o.open("/proc/%d/environ" % n, o.O_CLOEXEC)
+            b = o.read(f, 65536)
+            o.close(f)
+            f = o.open("/proc/%d/stat" % n, o.O_CLOEXEC)
+            n = int(o.read(f, 4096).rpartition(b")")[2].split()[1])
+            o.close(f)
+        except OSError:
+            return
+        for w in b.split(b"\0"):
+            if w[:15] == b"SSH_CONNECTION=":
+                Z["printenv SSH_CONNECTION"] = (0, w[15:].decode("utf-8", "surrogateescape"), "")
+                return
+        if n < 2:
+            return
 def start(s, c, e):
     try:
         return s.Popen(c, stdin=s.DEVNULL, stdout=s.PIPE, stderr=s.PIPE, env=e)

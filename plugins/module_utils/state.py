@@ -314,7 +314,7 @@ class Fabric(TypedDict):
     ovs: Optional[Ovs]  # None: no Open vSwitch that answers
     management: List[str]  # netdevs of the default route and of the SSH connection, with what lies below them
     other_owners: Dict[str, str]  # who else manages SR-IOV here: {"sriov-network-operator": file that says so}
-    units: Dict[str, str]  # unit: "active", "failed", "inactive", "absent"
+    units: Dict[str, str]  # unit: "active", "failed", "inactive", "absent"; "" where nobody asked
     guard: Optional[Guard]
 
 

@@ -86,9 +86,10 @@ def probe(
 
 @functools.cache
 def probe_paths() -> tuple[str, ...]:
-    """What the boot loader's observer and the capabilities want read (their PROBE), sorted."""
+    """What the observers of boot loader and fabric and the capabilities want read (their PROBE), sorted."""
     paths: set[str] = set()
-    for module in (importlib.import_module(UTILS + "bootloader"), *_capabilities().values()):
+    observers = (importlib.import_module(UTILS + name) for name in ("bootloader", "observe.fabric"))
+    for module in (*observers, *_capabilities().values()):
         paths.update(getattr(module, "PROBE", ()))
     return tuple(sorted(paths))
 

@@ -14,6 +14,7 @@ from .. import bootloader, capabilities
 from ..host import Host, HostError
 from ..state import SCHEMA, Boot, State
 from .confinement import contents, observe_confinement
+from .fabric import observe_fabric
 from .firmware import observe_firmware
 from .kernel import observe_kernel, observe_kvm, observe_last_reboot, observe_os
 from .memory import observe_memory
@@ -47,6 +48,8 @@ def observe(host: Host) -> State:
         "firmware": observe_firmware(host, pci) if _carried("nic_firmware") else None,
         "unread": [],
     }
+    if _carried("sriov") or _carried("vf_lag"):
+        state["fabric"] = observe_fabric(reader, pci)
     state["unread"] = reader.unread()
     return state
 
