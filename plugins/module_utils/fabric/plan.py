@@ -112,7 +112,7 @@ class _Group:
             vfplan.attributes(draft, wish, pf)
         draft.phase = LATE if self.bond is not None and not self.bond.absent else EARLY
         if self.want_bond:
-            self._bond(relag=self.strict and lag and complete and not left)
+            self._bond(relag=self.kind == VF_LAG and lag and complete and not left)
         self._mtu()
         if self.kind != PLAIN and (self.want_bond or self.want_multiport) and (rebuild or lag):
             self._gate()
@@ -229,7 +229,8 @@ class _Group:
         if relag:
             last = self.pfs[-1][1]
             text = "%s: %s leaves it and comes back, so that mlx5 looks at it again" % (bond.name, last["netdev"])
-            draft.add("relag", last["address"], bond.name, text, "traffic")
+            draft.add("relag", last["address"], {"bond": bond.name, "pfs": list(bond.pfs), "type": LAG_TYPE[bond.kind]}, text,
+                      "traffic")  # fmt: skip
         if have["up"] is False:
             draft.add("bond_up", bond.name, True, "bond %s: up" % bond.name)
             have["up"] = True

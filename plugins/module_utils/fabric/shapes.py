@@ -145,7 +145,9 @@ class Op(NamedTuple):
         return dict(self._asdict())
 
 
-BOND_KINDS = frozenset(("bond_add", "bond_set", "bond_del", "enslave", "release", "bond_up", "relag"))
+BOND_KINDS = frozenset((
+    "bond_add", "bond_set", "bond_del", "bond_up", "bond_mtu", "enslave", "release", "release_dev", "relag",
+))  # fmt: skip
 """Ops on the bond device itself: where another owner makes the bond at boot, these are its business."""
 
 
