@@ -109,6 +109,7 @@ class DesiredBond:
     mtu: Optional[int] = None
     addresses: Tuple[str, ...] = ()
     owner: str = "auto"
+    steering: Optional[str] = None  # for its PFs
     absent: bool = False
     forwarding: Forwarding = field(default_factory=Forwarding)
 
