@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import asdict
 from types import ModuleType
-from typing import Any, Dict, List, Mapping, Sequence, Set
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from .capabilities import kernel_args
 from .model import (
@@ -50,17 +50,25 @@ def in_order(capabilities: Mapping[str, ModuleType]) -> List[str]:
     return done
 
 
-def options_of(name: str, intent: Intent, capabilities: Mapping[str, ModuleType]) -> Mapping[str, Any]:
-    """A capability's options, and those of the capabilities that it READS under their names (None: not managed)."""
-    peers = getattr(capabilities[name], "READS", ())
-    return {**intent[name], **{peer: intent.get(peer) for peer in peers}} if peers else intent[name]
+def options_of(
+    name: str, intent: Intent, capabilities: Mapping[str, ModuleType], peers: Optional[Intent] = None
+) -> Mapping[str, Any]:
+    """A capability's options, and those of the capabilities that it READS under their names (None: not managed).
+
+    peers: options of capabilities that are managed on the host, but not now (a role alone).
+    """
+    reads = getattr(capabilities[name], "READS", ())
+    known = {**(peers or {}), **intent}
+    return {**intent[name], **{peer: known.get(peer) for peer in reads}} if reads else intent[name]
 
 
-def check(intent: Intent, capabilities: Mapping[str, ModuleType]) -> List[Problem]:
+def check(
+    intent: Intent, capabilities: Mapping[str, ModuleType], peers: Optional[Intent] = None
+) -> List[Problem]:
     """What is wrong with a host's intent, as far as it can be said without asking the host."""
     found: List[Problem] = []
     for name in intent:
-        found += capabilities[name].problems(options_of(name, intent, capabilities))
+        found += capabilities[name].problems(options_of(name, intent, capabilities, peers))
     return found + _two_owners(intent, capabilities)
 
 
@@ -85,7 +93,9 @@ def _two_owners(intent: Intent, capabilities: Mapping[str, ModuleType]) -> List[
     return found
 
 
-def decide(intent: Intent, state: State, capabilities: Mapping[str, ModuleType]) -> Dict[str, Any]:
+def decide(
+    intent: Intent, state: State, capabilities: Mapping[str, ModuleType], peers: Optional[Intent] = None
+) -> Dict[str, Any]:
     """The plan of one host: a plain document, the same for plan, apply, drift and check mode.
 
     Keys: status ("ok", "changes", "problems"), reboot, steps, calls ({capability: {module, args}}),
@@ -94,7 +104,7 @@ def decide(intent: Intent, state: State, capabilities: Mapping[str, ModuleType])
     requests: Dict[str, CmdlineRequest] = {}
     decisions: Dict[str, Decision] = {}
     for name in in_order({n: capabilities[n] for n in intent}):
-        options = options_of(name, intent, capabilities)
+        options = options_of(name, intent, capabilities, peers)
         try:
             requests[name] = capabilities[name].cmdline(options, state)
             if name != KERNEL_ARGS:

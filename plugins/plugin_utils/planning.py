@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.nearmetal.rack.plugins.module_utils import loop
+from ansible_collections.nearmetal.rack.plugins.module_utils.model import Problem
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.intent import CAPABILITIES, read_intent
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.probe import ProbeError, probe
@@ -36,8 +37,10 @@ def plan_host(
     if unknown:
         raise AnsibleActionFail(f"no such capability: {', '.join(unknown)}; there are: {', '.join(CAPABILITIES)}")
     intent, found = read_intent(variables, action._templar.template, only)
+    peers, wrong = _peers(variables, action._templar.template, only)
+    found += wrong
     if not found:
-        found = loop.check(intent, CAPABILITIES)
+        found = loop.check(intent, CAPABILITIES, peers)
     if found or validate_only:
         return {**_EMPTY, "status": "problems" if found else "ok", "problems": [p.as_dict() for p in found]}
     try:
@@ -48,12 +51,21 @@ def plan_host(
         raise AnsibleActionFail(str(err)) from err
     if variables.get("nearmetal_reboot_retry"):
         state["last_reboot"] = None
-    plan = loop.decide(intent, state, CAPABILITIES)
+    plan = loop.decide(intent, state, CAPABILITIES, peers)
     _keep(variables, state)
     if expected and not set(plan["marks"]) <= set(expected):
         plan["problems"].append(_CHANGED_SINCE)
         plan.update(status="problems", calls={}, roles=[])
     return plan
+
+
+def _peers(
+    variables: Mapping[str, Any], template: Callable[[Any], Any], only: Sequence[str]
+) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+    """Options of what the chosen capabilities READ, where it is managed on the host: a role alone decides as the loop."""
+    reads = {peer for name in only for peer in getattr(CAPABILITIES[name], "READS", ())} - set(only)
+    names = tuple(p for p in sorted(reads & set(CAPABILITIES)) if any(v.startswith(p + "_") for v in variables))
+    return read_intent(variables, template, names) if names else ({}, [])
 
 
 _EMPTY: dict[str, Any] = {

@@ -137,7 +137,9 @@ def _pf(address: str, entry: Optional[Options], bond: Optional[DesiredBond]) -> 
         count = 0 if removed else entry.get("vfs")
     elif bond is not None and bond.absent and offloaded:
         count = 0  # the VFs were made for the LAG
-    probing: Optional[bool] = None if entry is None else True if removed else bool(entry.get("autoprobe", True))
+    probing: Optional[bool] = True if removed or entry is None and count == 0 else None
+    if entry is not None and not removed:
+        probing = bool(entry.get("autoprobe", True))
     mtu = (bond.mtu if bond is not None and not bond.absent else None) or (None if entry is None or removed else entry.get("mtu"))
     return DesiredPf(
         address=address,

@@ -17,6 +17,7 @@ from ..state import Pf
 KEYS = ("address", "serial", "mac", "port")
 _FULL = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 _CARD = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\Z")
+_YAML = ": without, YAML takes digits and colons for a number"
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 
 
@@ -47,9 +48,9 @@ def malformed(selector: Mapping[str, Any], variable: str) -> Optional[Problem]:
         text = "a port's name alone names no PF: kernels rename ports, and then it is another one"
         return Problem(variable, keys["port"], text, "add the address (0000:08:00) or the serial of its card")
     if "address" in keys and not _FULL.match(keys["address"]) and not _CARD.match(keys["address"]):
-        return Problem(variable, selector["address"], "no PCI address", "write it like 0000:08:00.0 (see lspci -D)")
+        return Problem(variable, selector["address"], "no PCI address", 'write it in quotes, "0000:08:00.0"%s' % _YAML)
     if "mac" in keys and not _MAC.match(keys["mac"]):
-        return Problem(variable, selector["mac"], "no MAC address", "write it like 02:00:00:00:00:01")
+        return Problem(variable, selector["mac"], "no MAC address", 'write it in quotes, "02:00:00:00:00:01"%s' % _YAML)
     return None
 
 

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, nearmetal contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the modules sriov and vf_lag do on a host: observe, choose as the planner does, act, read back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+
+from ..diffs import diffs
+from ..host import Host, Refused
+from ..model import IntentError
+from ..state import Fabric, State
+from .apply import Do, Doer, converge
+from .decide import Choice, choose
+from .shapes import Desired, Op
+
+
+class Hooks(NamedTuple):
+    """What happens around the operations. All may be left out.
+
+    arm(host, fabric, seconds): before the first operation that stops traffic; fabric is the state to go back to.
+    persist(host, desired, check): what brings it back at boot; the files that differ, {path: new content, None removed}.
+    more: operations of others, by kind.
+    """
+
+    arm: Optional[Callable[[Host, Fabric, int], None]] = None
+    persist: Optional[Callable[[Host, Desired, bool], Mapping[str, Optional[str]]]] = None
+    more: Mapping[str, Do] = {}
+
+
+def carry_out(
+    capability: str, host: Host, params: Mapping[str, Any], check: bool, observe: Callable[[Host], State],
+    hooks: Optional[Hooks] = None, doer: Optional[Doer] = None,
+) -> Dict[str, Any]:  # fmt: skip
+    """The module's result. Raises IntentError (nothing was touched) or HostError (what failed, and what it means)."""
+    if not host.live:
+        raise Refused(capability, "VFs and bonds are of a running kernel: in a tree nothing can be done")
+    hooks = hooks or Hooks()
+    state = observe(host)
+    chosen = _choose(capability, params, state)
+    if chosen.problems:
+        raise IntentError(list(chosen.problems))
+    shown = diffs(_TITLE[capability], chosen.steps, {}, {})
+    done: List[Op] = chosen.ops
+    if chosen.ops and not check:
+        done = _act(capability, host, params, chosen, observe, hooks, doer)
+        state = observe(host)
+    changed: Mapping[str, Optional[str]] = hooks.persist(host, chosen.desired, check) if hooks.persist is not None else {}
+    shown += diffs("", [], {}, changed)
+    addresses = [pf.address for pf in chosen.desired.pfs]
+    return {
+        "changed": bool(chosen.ops) or bool(changed),
+        "steps": [asdict(step) for step in chosen.steps],
+        "operations": [op.as_dict() for op in done],
+        "pfs": [pf for pf in state["fabric"]["pfs"] if pf["address"] in addresses],
+        "warnings": chosen.warnings,
+        "diff": shown,
+    }
+
+
+_TITLE = {"sriov": "SR-IOV", "vf_lag": "VF LAG"}
+
+
+def _choose(capability: str, params: Mapping[str, Any], state: State) -> Choice:
+    sriov = {"pfs": params["pfs"], "accept_management": params["accept_management"]}
+    return choose(capability, {"sriov": sriov, "vf_lag": params if capability == "vf_lag" else None}, state)
+
+
+def _act(
+    capability: str, host: Host, params: Mapping[str, Any], chosen: Choice, observe: Callable[[Host], State],
+    hooks: Hooks, doer: Optional[Doer],
+) -> List[Op]:  # fmt: skip
+    armed: List[bool] = []
+
+    def before(fabric: Fabric, ops: List[Op]) -> None:
+        """Arm the guard once, with the state before the first operation."""
+        harmful = any(op.disruption != "none" for op in ops)
+        if harmful and not armed and hooks.arm is not None and params["guard"]:
+            hooks.arm(host, fabric, params["guard"])
+            armed.append(True)
+
+    return converge(host, chosen.desired, lambda h: observe(h)["fabric"], doer, before, hooks.more)
