@@ -222,8 +222,8 @@ options:
     type: int
     default: 60
   guard:
-    description: Seconds in which the host goes back to its former state by itself unless the controller confirms over a new connection.
-      It is armed before traffic is touched. V(0) does without.
+    description: Seconds in which the host goes back to its former state by itself unless the controller confirms over a new
+      connection. It is armed before traffic is touched. V(0) does without.
     type: int
     default: 0
   root:

@@ -14,8 +14,8 @@ from ..model import Call, CmdlineRequest, Decision, Problem
 from ..observe import fabric as observer
 from ..state import State
 
-AFTER: Tuple[str, ...] = ("nic_firmware",)
-READS = ("vf_lag", "nic_firmware")
+AFTER: Tuple[str, ...] = ("iommu", "nic_firmware")
+READS = ("vf_lag", "nic_firmware", "iommu")
 OWNED: Tuple[str, ...] = ()
 COMMANDS = observer.COMMANDS
 
@@ -47,7 +47,7 @@ def cmdline(options: Mapping[str, Any], state: State) -> CmdlineRequest:
 def decide(options: Mapping[str, Any], state: State) -> Decision:
     """Steps of the PFs that are in no LAG."""
     return decided("sriov", MODULE, {"sriov": options, "vf_lag": options.get("vf_lag"),
-                                     "nic_firmware": options.get("nic_firmware")}, state)  # fmt: skip
+                                     "nic_firmware": options.get("nic_firmware"), "iommu": options.get("iommu")}, state)  # fmt: skip
 
 
 def decided(capability: str, module: str, options: Mapping[str, Any], state: State) -> Decision:

@@ -15,7 +15,7 @@ from ..state import State
 from .sriov import decided
 
 AFTER: Tuple[str, ...] = ("sriov",)
-READS = ("sriov", "nic_firmware")
+READS = ("sriov", "nic_firmware", "iommu")
 OWNED: Tuple[str, ...] = ()
 COMMANDS = observer.COMMANDS
 
@@ -43,4 +43,4 @@ def cmdline(options: Mapping[str, Any], state: State) -> CmdlineRequest:
 def decide(options: Mapping[str, Any], state: State) -> Decision:
     """Steps of the bonds and of their PFs."""
     return decided("vf_lag", MODULE, {"sriov": options.get("sriov"), "vf_lag": options,
-                                      "nic_firmware": options.get("nic_firmware")}, state)  # fmt: skip
+                                      "nic_firmware": options.get("nic_firmware"), "iommu": options.get("iommu")}, state)  # fmt: skip

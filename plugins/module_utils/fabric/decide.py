@@ -20,7 +20,7 @@ NOT_OBSERVED = "the fabric of this host was not observed"
 
 
 class Choice(NamedTuple):
-    """desired: the part that is carried out. waiting: only after the reboot that brings firmware settings into force."""
+    """desired: the part that is carried out. waiting: only after the reboot that brings firmware settings or the IOMMU into force."""
 
     desired: Desired
     ops: List[Op]
@@ -31,7 +31,7 @@ class Choice(NamedTuple):
 
 
 def choose(capability: str, options: Mapping[str, Optional[Options]], state: State) -> Choice:
-    """options: of sriov, vf_lag and nic_firmware, None where they are not managed. capability: "sriov" or "vf_lag"."""
+    """options: of sriov, vf_lag, nic_firmware and iommu, None where they are not managed. capability: "sriov" or "vf_lag"."""
     lag = capability == "vf_lag"
     fabric = state["fabric"]
     sriov = options.get("sriov")

@@ -16,6 +16,7 @@ from .intent import BONDS, Built
 from .intent_checks import MOST_VFS, PFS, Options, expand
 from .shapes import BRIDGE, MULTIPORT, OVS, PLAIN, Desired, DesiredBond, DesiredPf, Op, split_target
 
+VFIO = "vfio-pci"
 INFINIBAND = "0x0207"
 
 
@@ -44,7 +45,22 @@ def check(built: Built, mine: Desired, options: Mapping[str, Optional[Options]],
             found.append(Problem(PFS, wish.address, text, "list the bond in vf_lag_bonds, with owner: external if need be"))
     for bond in mine.bonds:
         found += _bond(bond, built, pfs, options, state, waiting)
+    found += _iommu(mine, options, state, waiting)
     return Checked(found, sorted(set(waiting)))
+
+
+def _iommu(
+    mine: Desired, options: Mapping[str, Optional[Options]], state: State, waiting: List[str]
+) -> List[Problem]:
+    """Without an IOMMU group vfio-pci takes no device (vfio_main.c); groups come with the IOMMU at boot."""
+    asking = [pf.address for pf in mine.pfs if any(vf.driver == VFIO for vf in pf.vf)]
+    if not asking or state["iommu"]["groups"] or state["iommu"]["units"]:
+        return []
+    if (options.get("iommu") or {}).get("mode") in ("passthrough", "translated"):
+        waiting += asking
+        return []
+    text = "vfio-pci needs an IOMMU, and this host uses none: VFs of %s could not be bound" % ", ".join(asking)
+    return [Problem(PFS, VFIO, text, "set iommu_mode: passthrough, and the IOMMU on in the BIOS", "host")]
 
 
 def _count(

@@ -71,7 +71,7 @@ def _bond_of(op: Op, head: str, mine: Desired) -> Optional[DesiredBond]:
 def _reason(kind: str, key: str, mine: Desired, pfs: Mapping[str, Pf], members: Sequence[Op]) -> str:
     texts = list(dict.fromkeys(op.text for op in members))
     # What hurts comes first: who loses a VF must not be behind "and 40 more".
-    texts.sort(key=lambda text: -max(DISRUPTIONS.index(op.disruption) for op in members if op.text == text))
+    texts.sort(key=lambda text: all(op.disruption != "drain" for op in members if op.text == text))
     said = "; ".join(texts[:SHOWN]) + ("; and %d more" % (len(texts) - SHOWN) if len(texts) > SHOWN else "")
     bond = next((b for b in mine.bonds if b.name == key), None) if kind == "bond" else None
     if bond is not None and bond.kind != PLAIN and not bond.absent and any(op.kind in ("relag", "gate") for op in members):
