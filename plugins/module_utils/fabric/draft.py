@@ -42,6 +42,7 @@ class Draft:
         self.ops: List[Op] = []
         self.phase = EARLY
         self.new: Dict[str, bool] = {}  # PFs whose VFs are made by this plan
+        self.seen: Dict[str, List[Vf]] = {pf["address"]: pf["vfs"] for pf in fabric["pfs"]}  # who has them now
 
     def add(self, kind: str, target: str, value: Any, text: str, disruption: str = "none") -> None:
         """Append an operation as it is."""
@@ -66,7 +67,8 @@ class Draft:
         if have == want:
             return
         if have:
-            self.add("numvfs", pf["address"], 0, words.destroyed(pf), words.loss(pf["vfs"]))
+            lost = [] if pf["address"] in self.new else self.seen[pf["address"]]
+            self.add("numvfs", pf["address"], 0, words.destroyed(pf, lost), words.loss(pf["vfs"]))
             pf["vfs"] = []
         if want:
             # igb restarts the port when VFs are made (igb_sriov_reinit); mlx5 does not.

@@ -77,7 +77,8 @@ def _reason(kind: str, key: str, mine: Desired, pfs: Mapping[str, Pf], members: 
     if bond is not None and bond.kind != PLAIN and not bond.absent and any(op.kind in ("relag", "gate") for op in members):
         have = [pfs[a] for a in bond.pfs if a in pfs]
         if any(pf["bond"] == bond.name for pf in have):
-            said = "; ".join(lag_faults(have, LAG_TYPE[bond.kind])) + ": " + said
+            faults = lag_faults(have, LAG_TYPE[bond.kind])
+            said = "; ".join(faults) + ": " + said if faults else said
     return said
 
 

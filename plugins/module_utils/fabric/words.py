@@ -40,11 +40,11 @@ def users(vfs: Iterable[Vf]) -> List[str]:
     return ["VF %d is used by %s" % (one["index"], one["in_use"]) for one in vfs if one["in_use"]]
 
 
-def destroyed(one: Pf) -> str:
-    """Which VFs go, and who loses them."""
-    held = users(one["vfs"])
-    bound = ["VF %d is bound to %s" % (v["index"], v["driver"]) for v in one["vfs"] if v["driver"] and not v["in_use"]]
-    lost = "; ".join([*held, *bound]) or "none of them is in use"
+def destroyed(one: Pf, seen: Sequence[Vf]) -> str:
+    """Which VFs go, and who loses them. seen: the VFs as they were found, before anything was unbound."""
+    held = users(seen)
+    bound = ["VF %d is bound to %s" % (v["index"], v["driver"]) for v in seen if v["driver"] and not v["in_use"]]
+    lost = "; ".join([*held, *bound]) or "no driver has them"
     return "%s: %s are destroyed: %s" % (pf(one), indexes(v["index"] for v in one["vfs"]), lost)
 
 
