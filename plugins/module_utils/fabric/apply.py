@@ -349,8 +349,10 @@ def _lag_advice(doer: Doer, pfs: Sequence[str]) -> str:
     many = [pf for pf in pfs if int(doer.text(DEVICES + pf + "/sriov_totalvfs") or 0) > 64]
     if many:
         return "The firmware of %s counts more than 64 VFs (NUM_OF_VFS): LAG never becomes active then" % ", ".join(many)
-    return ("Look in dmesg for \"Failed to activate VF LAG\" (VFs were bound: \"driver restart required\" means to unbind "
-            "and bind the PFs), \"more than 64 VFs\" or \"TX type isn't supported\"")  # fmt: skip
+    return (
+        "Look in dmesg: \"more than 64 VFs\", \"TX type isn't supported\", or \"driver restart required\", after a LAG that was "
+        "ended while VFs were bound: then unbind the PFs from mlx5_core and bind them, or reboot"
+    )
 
 
 # --- forwarding

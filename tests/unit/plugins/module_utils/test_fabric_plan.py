@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric import plan as planner
-from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.shapes import Desired, DesiredPf, from_json, to_json
+from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.shapes import (
+    Desired,
+    DesiredPf,
+    from_json,
+    to_json,
+)
 from ansible_collections.nearmetal.rack.plugins.module_utils.host import HostError
 from fabric_hosts import Rack, lag, options, pf
 from simulated import NET0, NET1, OTHER, PF0, PF1
@@ -172,7 +177,8 @@ def test_every_mode_is_waited_for(rack: Rack, mode: str) -> None:
 
 def test_another_mode_and_strangers(rack: Rack) -> None:
     rack.run("vf_lag", lag(mode="active-backup"))
-    wanted = lag(mode="802.3ad", lacp_rate="fast", xmit_hash_policy="layer3+4")
+    loose = [pf(PF0, driver="unbound"), pf(PF1, driver="unbound")]
+    wanted = lag(*loose, mode="802.3ad", lacp_rate="fast", xmit_hash_policy="layer3+4")
     rack.run("vf_lag", wanted)
     (bond,) = rack.fabric()["bonds"]
     assert (bond["mode"], bond["lacp_rate"], bond["xmit_hash_policy"]) == ("802.3ad", "fast", "layer3+4")
