@@ -171,7 +171,7 @@ class _Group:
     def _eswitch_and_vfs(self) -> None:
         draft, multiport = self.draft, self.kind == MULTIPORT
         for wish, pf in self.pfs:
-            if _differ(wish.vfs, len(pf["vfs"])) or multiport:
+            if _differ(wish.vfs, len(pf["vfs"])):
                 # So that nothing binds new VFs before their time; the wanted value is set at the end.
                 draft.autoprobe(pf, False)
         for wish, pf in self.pfs if multiport else ():
