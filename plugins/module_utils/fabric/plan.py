@@ -237,18 +237,19 @@ class _Group:
 
     def _mtu(self) -> None:
         bond, draft = self.bond, self.draft
-        if bond is not None and self.want_bond and bond.mtu is not None:
-            have = draft.bonds[bond.name]
-            if have["mtu"] != bond.mtu or any(pf["mtu"] != bond.mtu for _wish, pf in self.pfs):
-                # A bond hands its MTU down (bond_change_mtu).
-                draft.add("bond_mtu", bond.name, bond.mtu, "bond %s and its PFs: MTU %s to %d" % (
-                    bond.name, have["mtu"], bond.mtu), "traffic")  # fmt: skip
-                have["mtu"] = bond.mtu
-                for _wish, pf in self.pfs:
-                    pf["mtu"] = bond.mtu
-        elif not self.want_bond:
+        if bond is None or not self.want_bond:
             for wish, pf in self.pfs:
                 draft.pf_mtu(pf, wish.mtu)
+            return
+        mtu = bond.mtu or next((wish.mtu for wish, _pf in self.pfs if wish.mtu), None)
+        have = draft.bonds[bond.name]
+        if mtu is not None and (have["mtu"] != mtu or any(pf["mtu"] != mtu for _wish, pf in self.pfs)):
+            # A bond hands its MTU down (bond_change_mtu).
+            text = "bond %s and its PFs: MTU %s to %d" % (bond.name, have["mtu"], mtu)
+            draft.add("bond_mtu", bond.name, mtu, text, "traffic")
+            have["mtu"] = mtu
+            for _wish, pf in self.pfs:
+                pf["mtu"] = mtu
 
     def _gate(self) -> None:
         bond = self.bond

@@ -43,6 +43,7 @@ class Rack:
         if iommu:
             with self.sim.machine.session() as state:
                 state["boot"]["iommu"] = True
+                self.sim.machine.files.changed()
 
     def state(self) -> Any:
         return observe(self.host)
