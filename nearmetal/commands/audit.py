@@ -27,6 +27,8 @@ def show(console: Console, name: str, result: Mapping[str, Any]) -> None:
         table.add_column("finding")
         for finding in result["findings"]:
             text = f"[bold]{escape(finding['title'])}[/]\n{escape(finding['evidence'])}"
+            if finding.get("cause"):
+                text += f"\n[dim]cause:[/] {escape(finding['cause'])}"
             text += f"\n[dim]cost:[/] {escape(finding['cost'])} [dim]({escape(finding['source'])})[/]"
             text += f"\n[dim]fix:[/]  {escape(finding['fix'])}"
             table.add_row(f"[{COLOURS[finding['severity']]}]{finding['severity']}[/]", text)
@@ -34,10 +36,19 @@ def show(console: Console, name: str, result: Mapping[str, Any]) -> None:
         console.print(table)
     else:
         console.print(f"[bold]{escape(name)}[/]")
-    for entry in result["not_checked"]:
-        console.print(f"[yellow]not checked:[/] {escape(entry['title'])}: {escape(entry['reason'])}")
+    for reason, titles in _by_reason(result["not_checked"]).items():
+        what = titles[0] if len(titles) == 1 else f"{len(titles)} rules, such as {titles[0]}"
+        console.print(f"[yellow]not checked:[/] {escape(what)}: {escape(reason)}")
     counts = f"{len(result['findings'])} finding(s), {len(result['passed'])} passed, {len(result['not_checked'])} not checked"
     console.print(f"{counts} (preset {result['preset']})")
+
+
+def _by_reason(entries: list[dict[str, str]]) -> dict[str, list[str]]:
+    """Titles of what was not checked, by reason."""
+    out: dict[str, list[str]] = {}
+    for entry in entries:
+        out.setdefault(entry["reason"], []).append(entry["title"])
+    return out
 
 
 def audit(

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Tuple
 
 from . import audit_checks as checks
+from . import fabric_explain
 from .audit_checks import Unknown
 from .state import State
 
@@ -39,9 +40,18 @@ class Rule:
     cost: str
     source: str
     fix: str
+    cause: str = ""
 
 
-RULES: Tuple[Rule, ...] = (
+def _fabric_rule(rule: fabric_explain.FabricRule) -> Rule:
+    """A rule of the fabric as a rule of the audit."""
+    return Rule(
+        rule.id, rule.severity, rule.title, ("fabric",), lambda state: checks.fabric(state, rule), rule.cost, rule.source,
+        rule.fix, rule.cause,
+    )  # fmt: skip
+
+
+_HOST_RULES: Tuple[Rule, ...] = (
     Rule(
         "kvm-missing", "high", "No hardware virtualization", (), checks.kvm_missing,
         "guests are emulated, tens of times slower", KERNEL,
@@ -118,7 +128,7 @@ RULES: Tuple[Rule, ...] = (
     Rule(
         "no-vfs", "medium", "SR-IOV devices without virtual functions", ("pci",), checks.no_vfs,
         "no VF for a guest's RDMA client", REPORT_A,
-        "create VFs (sriov_numvfs); this version has no role for it yet",
+        "sriov_pfs: vfs",
     ),
     Rule(
         "irqbalance", "medium", "irqbalance may move interrupts to isolated CPUs", (), checks.irqbalance_active,
@@ -163,7 +173,12 @@ RULES: Tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 
-_FABRIC = ("iommu-off", "iommu-translated", "no-vfs", "gpu-far-from-nic", "lockdown")
+RULES: Tuple[Rule, ...] = _HOST_RULES + tuple(_fabric_rule(rule) for rule in fabric_explain.RULES)
+
+_FABRIC = (
+    "iommu-off", "iommu-translated", "no-vfs", "gpu-far-from-nic", "lockdown",
+    *(rule.id for rule in fabric_explain.RULES),
+)  # fmt: skip
 
 PRESETS: Dict[str, Dict[str, Any]] = {
     "ai_storage_vm": {
@@ -180,7 +195,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 def audit(state: State, preset: str = "ai_storage_vm") -> Dict[str, Any]:
     """`{schema, preset, findings, not_checked, passed}`. Raises KeyError for a preset that there is not.
 
-    findings: `{id, severity, title, evidence, cost, source, fix}`, the worst first; not_checked:
+    findings: `{id, severity, title, evidence, cause, cost, source, fix}`, the worst first; not_checked:
     `{id, title, reason}`; passed: ids.
     """
     wanted = PRESETS[preset]["rules"]

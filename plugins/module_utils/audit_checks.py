@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Dict, FrozenSet, List
 
-from . import cpulist
+from . import cpulist, fabric_explain
 from .state import Function, State
 
 GIB = 1 << 30
@@ -350,3 +350,11 @@ def lockdown(state: State) -> str:
     """Integrity or confidentiality mode."""
     mode = state["kernel"]["lockdown"]
     return "/sys/kernel/security/lockdown is %s" % mode if mode in ("integrity", "confidentiality") else ""
+
+
+def fabric(state: State, rule: fabric_explain.FabricRule) -> str:
+    """What a rule about PFs, VFs, bonds and eswitches found."""
+    seen = fabric_explain.state_view(state)
+    if seen is None:
+        raise Unknown("fabric: not in this document")
+    return str(fabric_explain.apply_rule(rule, seen).get("evidence", ""))
