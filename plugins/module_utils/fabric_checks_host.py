@@ -40,6 +40,9 @@ def not_forwarded(view: View) -> Iterator[Hit]:
             names = (pf["address"], *(vf["address"] for vf in vfs))
             yield Hit("representors of %s of %s are in no bridge" % (counted(vfs), label(pf)), names)
             continue
+        down = [vf for vf in pf.get("vfs") or () if vf.get("representor") and vf.get("representor_up") is False]
+        if down:
+            yield Hit("representors of %s of %s are down" % (counted(down), label(pf)), (pf["address"], *map(_address, down)))
         bond = _bond_of(view, pf)
         uplink = bond.name if bond else pf.get("netdev")
         used = {bridge_of_vf(vf, ports) for vf in pf.get("vfs") or ()} - {""}
@@ -48,6 +51,10 @@ def not_forwarded(view: View) -> Iterator[Hit]:
         if used and uplink and free and not ports.get(uplink):
             yield Hit("representors of %s are in %s, its uplink %s is not" % (label(pf), ", ".join(sorted(used)), uplink),
                       (pf["address"], uplink))  # fmt: skip
+
+
+def _address(vf: Part) -> str:
+    return str(vf["address"])
 
 
 def _known_free(vf: Part, view: View) -> bool:
@@ -181,6 +188,8 @@ def _other_names(name: str, words: Set[str]) -> Set[str]:
 
 def other_owner(view: View) -> Iterator[Hit]:
     """Somebody else sets VFs, eswitch or the bond."""
+    for name, path in sorted((view.fabric.get("other_owners") or {}).items()):
+        yield Hit("%s manages SR-IOV here (%s)" % (name, path), ())
     for unit, state in sorted((view.fabric.get("units") or {}).items()):
         if unit.startswith(OTHER_OWNERS) and state in ("active", "failed", "activating"):
             yield Hit("%s is %s" % (unit, state), ())

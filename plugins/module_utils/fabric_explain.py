@@ -192,8 +192,8 @@ def findings(
     """What is wrong in `document["fabric"]`, the worst first, one entry for each rule that found something.
 
     Each: `{id, severity, title, evidence, lines, cause, cost, source, fix, where}`; `lines` is the evidence by place,
-    `evidence` the same in one string, `where` the addresses and netdevs concerned. `desired`: `{"sriov": options or None,
-    "vf_lag": options or None}` as the capabilities get them, None where no intent is known. pci, lockdown, files (content
+    `evidence` the same in one string, `where` the addresses and netdevs concerned. `desired`: a Desired (fabric/shapes.py) as a
+    dict, None where no intent is known. pci, lockdown, files (content
     of configuration files by path) and netdevs (all names) are the same host's; what is not given is not looked at.
     """
     seen = view(fabric, desired, pci=tuple(pci), lockdown=lockdown, files=dict(files or {}), netdevs=tuple(netdevs))

@@ -26,13 +26,15 @@ class Bond:
     data: Part
     pfs: Tuple[Part, ...]
     foreign: Tuple[str, ...]
-    wanted: Part  # the entry of vf_lag_bonds, {} where none is known
+    wanted: Part  # the entry of Desired (fabric/shapes.py) as a dict, {} where none is known
 
     @property
     def capable(self) -> bool:
         """Whether VF LAG is wanted here: asked for, or mlx5 ports that have VFs or a switchdev eswitch."""
+        if self.wanted:
+            return bool(self.wanted.get("kind", "vf_lag") == "vf_lag" and not self.wanted.get("absent"))
         mlx5 = [pf for pf in self.pfs if pf.get("driver") == "mlx5_core"]
-        return bool(self.wanted) or any(pf.get("sriov_vfs") or switchdev(pf) for pf in mlx5)
+        return any(pf.get("sriov_vfs") or switchdev(pf) for pf in mlx5)
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class View:
 
 
 def view(fabric: Part, desired: Optional[Part], **more: Any) -> View:
-    """Put together what belongs together. `desired`: `{"sriov": options or None, "vf_lag": options or None}`."""
+    """Put together what belongs together. `desired`: `dataclasses.asdict` of a Desired (fabric/shapes.py), or its JSON."""
     asked = desired or {}
-    wanted = {b.get("name"): b for b in ((asked.get("vf_lag") or {}).get("bonds") or ())}
+    wanted = {b.get("name"): b for b in asked.get("bonds") or ()}
     pfs = list(fabric.get("pfs") or ())
     nameless = any(pf.get("netdev") is None for pf in pfs)  # then a slave of another name may be a port
     bonds = []
@@ -137,7 +139,7 @@ def ports_of(fabric: Part) -> Dict[str, str]:
     """Netdev -> the bridge whose port it is, of Linux bridges and Open vSwitch."""
     found: Dict[str, str] = {}
     for bridge in fabric.get("bridges") or ():
-        found.update(dict.fromkeys(bridge.get("ports") or (), bridge["name"]))
+        found.update({port["name"]: bridge["name"] for port in bridge.get("ports") or ()})
     for bridge in (fabric.get("ovs") or {}).get("bridges") or ():
         found.update({port["name"]: bridge["name"] for port in bridge.get("ports") or ()})
     return found

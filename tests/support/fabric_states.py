@@ -20,10 +20,10 @@ def vf(pf: str, index: int, offset: int = 2, **more: Any) -> dict[str, Any]:
     routing = int(device[:2], 16) * 8 + int(device[3:]) + offset + index
     base = {
         "index": index, "address": f"{head}:{routing // 8:02x}.{routing % 8}", "driver": "vfio-pci",
-        "driver_override": "", "netdev": "", "mac": f"02:00:00:{device[3:]:0>2}:00:{index:02x}", "vlan": 0, "qos": 0,
+        "driver_override": "", "netdev": "", "netdev_mac": "", "mac": f"02:00:00:{device[3:]:0>2}:00:{index:02x}", "vlan": 0, "qos": 0,
         "proto": "802.1Q", "trust": False, "spoofchk": False, "link_state": "auto", "min_tx_rate": 0, "max_tx_rate": 0,
         "node_guid": "", "port_guid": "", "mtu": None, "in_use": "", "representor": "", "representor_mtu": None,
-        "representor_master": None, "representor_vlan": None,
+        "representor_up": None, "representor_master": "", "representor_vlan": None,
     }  # fmt: skip
     return {**base, **more}
 
@@ -34,7 +34,8 @@ def pf(address: str, netdev: str, vfs: int = 0, **more: Any) -> dict[str, Any]:
     base = {
         "address": address, "driver": "mlx5_core", "netdev": netdev, "port_name": f"p{port}",
         "mac": f"02:00:00:00:00:0{port}", "serial": f"MT-{address[5:7]}", "card": address[:-2], "numa_node": 0,
-        "sriov_total": 16, "sriov_vfs": vfs, "autoprobe": False, "mtu": 9000, "up": True, "carrier": True, "bond": "",
+        "sriov_total": 16, "sriov_vfs": vfs, "sriov_capable": True, "addresses": [],
+        "autoprobe": False, "mtu": 9000, "up": True, "carrier": True, "bond": "",
         "master": "",
         "eswitch": {"mode": "legacy", "steering": "dmfs", "multiport": False, "inline": "none", "encap": "basic"},
         "devlink": f"pci/{address}", "switch_id": "", "hw_tc_offload": True, "lag": None,
@@ -47,7 +48,7 @@ def bond(name: str, slaves: list[str], **more: Any) -> dict[str, Any]:
     """A bond with carrier."""
     base = {
         "name": name, "mode": "802.3ad", "slaves": slaves, "active_slave": "", "miimon": 100, "lacp_rate": "fast",
-        "xmit_hash_policy": "layer3+4", "mii_status": "up", "mtu": 9000, "mac": "02:00:00:00:00:00", "addresses": [],
+        "xmit_hash_policy": "layer3+4", "mii_status": "up", "mtu": 9000, "up": True, "mac": "02:00:00:00:00:00", "addresses": [],
         "partner_mac": "02:aa:00:00:00:01", "owner": "networkd", "owner_files": [], "master": "",
     }  # fmt: skip
     return {**base, **more}
@@ -56,7 +57,7 @@ def bond(name: str, slaves: list[str], **more: Any) -> dict[str, Any]:
 def fabric(pfs: list[dict[str, Any]], bonds: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
     """The whole section; nothing of it unread."""
     base = {
-        "pfs": pfs, "bonds": bonds or [], "bridges": [], "ovs": {"hw_offload": False, "bridges": []}, "management": [],
+        "pfs": pfs, "bonds": bonds or [], "bridges": [], "ovs": None, "management": [], "other_owners": {},
         "units": dict(FABRIC_UNITS), "guard": {"armed": False, "deadline": ""}, "firmware": {}, "pcie": {},
     }  # fmt: skip
     return {**base, **more}
@@ -81,8 +82,8 @@ def lag_card(bus: str = "17", vfs: int = 16, number: int = 0, bridge: str = "br0
         for function in one["vfs"]:
             index = function["index"]
             function.update(
-                representor=f"{netdev[:-3]}pf{port}vf{index}", representor_mtu=9000, representor_master=bridge,
-                representor_vlan=100 + 100 * (index >= vfs // 2),
+                representor=f"{netdev[:-3]}pf{port}vf{index}", representor_mtu=9000, representor_up=True,
+                representor_master=bridge, representor_vlan=100 + 100 * (index >= vfs // 2),
             )
             if index < vfs // 2:
                 function["in_use"] = "vfio group opened"
@@ -95,7 +96,8 @@ def lag_card(bus: str = "17", vfs: int = 16, number: int = 0, bridge: str = "br0
 def linux_bridge(name: str, fabric_pfs: list[dict[str, Any]], uplinks: list[str]) -> dict[str, Any]:
     """A VLAN-aware bridge over the uplinks and every representor of the PFs."""
     reps = [function["representor"] for one in fabric_pfs for function in one["vfs"]]
-    return {"name": name, "vlan_filtering": True, "ports": [*uplinks, *reps]}
+    ports = [{"name": port, "pvid": None, "vids": [100, 200]} for port in [*uplinks, *reps]]
+    return {"name": name, "vlan_filtering": True, "ports": ports, "addresses": [], "up": True}
 
 
 def healthy(vfs: int = 16) -> dict[str, Any]:
@@ -136,7 +138,8 @@ def ovs(document: dict[str, Any], hw_offload: bool = True) -> dict[str, Any]:
     """The same document with Open vSwitch in the place of the Linux bridges."""
     out = copy.deepcopy(document)
     bridges = [
-        {"name": one["name"], "ports": [{"name": port, "tag": None} for port in one["ports"]]} for one in out["bridges"]
+        {"name": one["name"], "ports": [{"name": port["name"], "tag": None} for port in one["ports"]], "addresses": [], "up": True}
+        for one in out["bridges"]
     ]
     out.update(bridges=[], ovs={"hw_offload": hw_offload, "bridges": bridges})
     for one in out["bonds"]:
@@ -232,7 +235,7 @@ def lab_host(name: str = "compute1") -> dict[str, Any]:
     document["net"].append({"name": "enp0s2", "pci": "0000:00:02.0", "mac": "", "mtu": 1500, "operstate": "up",
                             "speed_mbps": None, "bond": ""})  # fmt: skip
     document["fabric"] = fabric([first, second], [bond("bond0", ["enp33s0", "enp65s0"], mode="active-backup", mtu=1500,
-                                                       active_slave="enp33s0")], ovs=None, management=["enp0s2"])  # fmt: skip
+                                                       active_slave="enp33s0")], management=["enp0s2"])  # fmt: skip
     return document
 
 
@@ -246,7 +249,7 @@ def broken_host(name: str = "gpu-02") -> dict[str, Any]:
             function["driver"] = "vfio-pci" if function["index"] in (3, 5) else ""
             function["in_use"] = ""
     section["pfs"][5].update(up=False, carrier=False)
-    section["bridges"][1]["ports"] = ["bond1"]
+    section["bridges"][1]["ports"] = section["bridges"][1]["ports"][:1]
     for one in section["pfs"][2:4]:
         for function in one["vfs"]:
             function["representor_master"] = ""

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import asdict
 from typing import Any
 
 import fabric_states as fs
 import pytest
 import report_fixtures as made
 from ansible_collections.nearmetal.rack.plugins.module_utils import audit, fabric_explain
+from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.shapes import (
+    Desired,
+    DesiredBond,
+    Forwarding,
+)
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_view import indices, number
+from ansible_collections.nearmetal.rack.plugins.module_utils.state import State
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 PF0, PF1 = "0000:17:00.0", "0000:17:00.1"
 Document = dict[str, Any]
@@ -49,7 +57,7 @@ ROCE = lag(OK, type="roce")
 OFF = lag(OK, state="disabled", type=None)
 UNBOUND = bound_only(OK)
 LEGACY = fs.each_pf(OK, eswitch={"mode": "legacy", "steering": "dmfs", "multiport": False})
-NO_REP = fs.each_vf(OK, representor="", representor_mtu=None, representor_master=None)
+NO_REP = fs.each_vf(OK, representor="", representor_mtu=None, representor_master="")
 FOREIGN = fs.changed(OK, "bonds", 0, "slaves", value=["ens0f0np0", "ens0f1np1", "eno1"])
 TWO = fs.changed(OK, "pfs", 1, "card", value="0000:31:00")
 NOBODY = fs.each_vf(fs.changed(OK, "bridges", value=[]), representor_master="")
@@ -81,9 +89,12 @@ CASES: list[tuple[str, Document, dict[str, Any], str, set[str]]] = [
     ("lag-inactive", lag(UNBOUND, state="disabled", type=None), {}, "LAG of bond0 is disabled; the bond's MII status is up", set()),
     ("port-no-carrier", DARK, {}, "0000:17:00.1 (ens0f1np1) of bond0 has no carrier", set()),
     ("vf-not-forwarded", NOBODY, {}, "representors of VFs 0-15 of 0000:17:00.0 (ens0f0np0) are in no bridge", set()),
-    ("vf-not-forwarded", fs.changed(fs.changed(OK, "bridges", 0, "ports", 0, value="x"), "bonds", 0, "master", value=""), {},
+    ("vf-not-forwarded", fs.changed(fs.changed(OK, "bridges", 0, "ports", 0, "name", value="x"), "bonds", 0, "master", value=""), {},
      "are in br0, its uplink bond0 is not", set()),
     ("vf-not-forwarded", fs.changed(fs.ovs(OK), "ovs", "bridges", value=[]), {}, "VFs 0-15 of 0000:17:00.1", set()),
+    ("vf-not-forwarded", fs.changed(OK, "pfs", 0, "vfs", 2, "representor_up", value=False), {}, "representors of VF 2 of", set()),
+    ("other-owner", fs.changed(OK, "other_owners", value={"sriov-network-operator": "/etc/sriov-operator/pci"}), {},
+     "sriov-network-operator manages SR-IOV here (/etc/sriov-operator/pci)", set()),
     ("hw-tc-offload-off", fs.changed(OK, "pfs", 0, "hw_tc_offload", value=False), {}, "ethtool -k ens0f0np0: hw-tc-offload", set()),
     ("ovs-no-hw-offload", fs.ovs(OK, hw_offload=False), {}, "br0 forwards for 32 representors", set()),
     ("mtu-mismatch", fs.changed(OK, "bonds", 0, "mtu", value=1500), {}, "(ens0f1np1) 9000, bond0 1500", set()),
@@ -99,7 +110,7 @@ CASES: list[tuple[str, Document, dict[str, Any], str, set[str]]] = [
     ("port-renamed", FILES, {"files": {"/etc/systemd/network/ens0f0.network": "[Match]\nName=ens0f0\n"}},
      "/etc/systemd/network/ens0f0.network names ens0f0, which is now ens0f0np0 (0000:17:00.0)", set()),
     ("other-owner", OTHER_UNIT, {}, "sriov-config.service is active", set()),
-    ("other-owner", OK, {"desired": {"vf_lag": {"bonds": [{"name": "bond0", "owner": "NetworkManager"}]}}},
+    ("other-owner", OK, {"desired": {"bonds": [{"name": "bond0", "owner": "NetworkManager"}]}},
      "bond0 is to belong to NetworkManager, and networkd has it", set()),
     ("guard-armed", GUARD, {}, "nearmetal-guard is armed, it fires at 21:59", set()),
     ("fabric-unit-failed", FAILED, {}, "late.service is failed", set()),
@@ -130,8 +141,8 @@ def test_what_is_right_is_not_told(document: Document) -> None:
 
 
 def test_forwarding_that_somebody_else_does_is_no_fault() -> None:
-    wanted = {"vf_lag": {"bonds": [{"name": "bond0", "forwarding": {"type": "external"}}]}}
-    assert found(NOBODY, desired=wanted) == {}
+    wanted = Desired(bonds=(DesiredBond("bond0", (PF0, PF1), forwarding=Forwarding("external", owner="ovn-kubernetes")),))
+    assert found(NOBODY, desired=asdict(wanted)) == {}
 
 
 def test_a_bond_that_never_carries_vfs_may_be_roce() -> None:
@@ -139,11 +150,18 @@ def test_a_bond_that_never_carries_vfs_may_be_roce() -> None:
     for one in document["pfs"]:
         one["eswitch"]["mode"] = "legacy"
     assert found(document) == {}
-    assert set(found(document, desired={"vf_lag": {"bonds": [{"name": "bond0"}]}})) == {"lag-type"}
+    assert set(found(document, desired=asdict(Desired(bonds=(DesiredBond("bond0", (PF0, PF1)),))))) == {"lag-type"}
+    plain = Desired(bonds=(DesiredBond("bond0", (PF0, PF1), kind="plain"),))
+    assert found(document, desired=asdict(plain)) == {}
 
 
 def test_open_vswitch_that_could_not_be_asked_is_no_evidence() -> None:
     assert found(fs.changed(fs.ovs(OK), "ovs", value=None)) == {}
+
+
+@pytest.mark.parametrize("document", [fs.gpu_host(), fs.lab_host(), fs.broken_host()], ids=["gpu", "lab", "broken"])
+def test_the_builders_make_valid_documents(document: Document) -> None:
+    TypeAdapter(State).validate_python(document)
 
 
 def test_numbers_are_read_whole() -> None:
