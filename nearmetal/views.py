@@ -8,6 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from nearmetal.fabric_scene import scene
+from nearmetal.fabric_text import tree
 
 State = Mapping[str, Any]
 Row = tuple[str, str]
@@ -40,13 +44,17 @@ def cpus(text: str) -> str:
 
 
 def show_state(console: Console, name: str, state: State) -> None:
-    """Print the table, then what could not be read."""
+    """Print the table, the fabric as a tree, then what could not be read."""
     table = Table(title=escape(name), title_justify="left", title_style="bold", show_header=False, width=min(console.width, 100))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for label, text in rows(state):
         table.add_row(label, escape(text))
     console.print(table)
+    if (fabric := scene(state)) is not None:
+        console.print(f"[bold]fabric[/]: {escape(fabric.summary)}")
+        for line in tree(fabric, min(console.width, 100)):
+            console.print(Text(line), no_wrap=True)
     if state["unread"]:
         sections = ", ".join(sorted({note["section"] for note in state["unread"]}))
         console.print(f"[yellow]not read:[/] {escape(sections)} (reasons: --json)")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ansible_collections.nearmetal.rack.plugins.module_utils import fabric_explain
+
 from nearmetal.bench.results import HostResults, Scenario
 from nearmetal.report import cmdline, words
 from nearmetal.report.finding import Finding
@@ -51,6 +53,14 @@ def no_kvm(results: HostResults, state: State | None) -> Iterator[Finding]:
             results, "no_kvm", "cause", "The host has no usable KVM", ["/dev/kvm is absent or cannot be opened"],
             "Enable VT-x or AMD-V in the firmware and load kvm_intel or kvm_amd.",
         )  # fmt: skip
+
+
+def fabric_faults(results: HostResults, state: State | None) -> Iterator[Finding]:
+    """Faults of ports, VFs, bonds and eswitches, as far as they stand between a VM and its storage."""
+    level = {"high": "cause", "medium": "suspect", "low": "suspect", "note": "note"}
+    for one in fabric_explain.state_findings(state) if state else ():
+        rule, fix = "fabric_" + one["id"].replace("-", "_"), f"{one['fix']}. (Cause: {one['cause']}.)"
+        yield _finding(results, rule, level[one["severity"]], one["title"], one["lines"], fix)
 
 
 def failed_runs(results: HostResults, _state: State | None) -> Iterator[Finding]:
@@ -102,5 +112,5 @@ def _finding(results: HostResults, rule: str, level: str, title: str, evidence: 
     return Finding(rule, level, results.host, "", title, tuple(evidence), fix, emulated=results.emulated)
 
 
-RULES = (isolation_unverified, reboot_pending, no_kvm, unequal_sides, failed_runs, few_runs)
+RULES = (isolation_unverified, reboot_pending, no_kvm, fabric_faults, unequal_sides, failed_runs, few_runs)
 """Every rule about one host."""

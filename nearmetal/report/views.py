@@ -12,6 +12,7 @@ from nearmetal.report import words
 from nearmetal.report.changes import OUTCOMES, HostChanges
 from nearmetal.report.cmdline import Word, compare
 from nearmetal.report.collect import Collected, text, timestamp
+from nearmetal.report.fabric_svg import Drawing, drawing
 from nearmetal.report.hostmap import Map, host_map
 from nearmetal.report.measured import Figures, Pair
 from nearmetal.report.partition import unread
@@ -39,6 +40,7 @@ class HostView:
     when: str  # "after the run", "before the run"
     picture: Map | None
     drawn: Scenario | None  # whose pins are in the picture
+    fabric: Drawing | None
     facts: list[tuple[str, str]]
     changes: HostChanges
     cmdline: list[Word]
@@ -84,6 +86,7 @@ def _host(found: Collected, name: str, index: int, changes: HostChanges) -> Host
         when="after the run" if after else "before the run",
         picture=host_map(state, drawn) if state else None,
         drawn=drawn,
+        fabric=drawing(state, len(found.hosts)) if state else None,
         facts=facts(state) if state else [],
         changes=changes,
         cmdline=compare(_running(before), _running(after)) if before and after else compare(_running(state), None),

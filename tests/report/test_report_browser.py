@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import fabric_states as fs
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from support import report_fixtures as made
@@ -45,6 +46,27 @@ CONTRAST = """() => {
   return [...low].slice(0, 8);
 }"""  # noqa: E501
 
+FABRIC = """() => {
+  const lum = (c) => { const v = c.match(/[0-9.]+/g).slice(0, 3).map(x => x / 255).map(x => x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
+    return .2126 * v[0] + .7152 * v[1] + .0722 * v[2]; };
+  const faults = [];
+  let shown = 0, lines = 0;
+  for (const svg of document.querySelectorAll('svg.fabric')) {
+    if (!svg.getClientRects().length) continue;
+    shown++;
+    const rects = [...svg.querySelectorAll('rect')].map(r => ({r: r.getBBox(), fill: getComputedStyle(r).fill})).filter(r => r.fill !== 'none');
+    for (const line of svg.querySelectorAll('tspan')) {
+      lines++;
+      const box = line.closest('g').querySelector('rect').getBBox(), at = line.getStartPositionOfChar(0);
+      if (at.x + line.getComputedTextLength() > box.x + box.width - 1 || at.y > box.y + box.height - 1) faults.push('out of its box: ' + line.textContent);
+      const under = rects.filter(({r}) => r.x <= at.x && r.y <= at.y && r.x + r.width >= at.x && r.y + r.height >= at.y);
+      const [a, b] = [lum(getComputedStyle(line).fill), lum(under[under.length - 1].fill)].sort((x, y) => y - x);
+      if ((a + .05) / (b + .05) < 4.5) faults.push('contrast ' + ((a + .05) / (b + .05)).toFixed(2) + ': ' + line.textContent);
+    }
+  }
+  return {shown, lines, faults: [...new Set(faults)].slice(0, 8)};
+}"""  # noqa: E501
+
 
 def chromium() -> str:
     """Path of a Chromium; without one the test is skipped, in CI it fails."""
@@ -71,12 +93,20 @@ def browser() -> Iterator[Browser]:
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Written reports: the virtual rack, large servers, nothing at all."""
     top = tmp_path_factory.mktemp("report")
-    states = {"lab": made.lab_rack(top / "lab"), "big": made.big_rack(top / "big", hosts=3), "empty": top / "empty"}
+    states = {"lab": made.lab_rack(top / "lab"), "big": made.big_rack(top / "big", hosts=3), "empty": top / "empty",
+              "fabric": fabric_rack(top / "fabric")}  # fmt: skip
     out = {}
     for name, state in states.items():
         out[name] = top / f"{name}.html"
         out[name].write_text(render(collect(state, None, None)))
     return out
+
+
+def fabric_rack(top: Path) -> Path:
+    """State folder of three observed hosts: healthy, with faults, of the virtual rack."""
+    hosts = {"gpu-01": fs.gpu_host("gpu-01"), "gpu-02": fs.broken_host("gpu-02"), "node1": fs.lab_host("node1")}
+    made.write_run(top, "20261130T215500Z-fab", hosts, hosts, [], [])
+    return top
 
 
 class Watch:
@@ -113,7 +143,7 @@ def draw_all(page: Page) -> int:
 
 
 @pytest.mark.parametrize(("size", "scheme"), VIEWS)
-@pytest.mark.parametrize(("name", "charts"), [("lab", 4), ("big", 4), ("empty", 0)])
+@pytest.mark.parametrize(("name", "charts"), [("lab", 4), ("big", 4), ("empty", 0), ("fabric", 0)])
 def test_it_looks_right(
     browser: Browser, reports: dict[str, Path], name: str, charts: int, size: tuple[int, int], scheme: str
 ) -> None:
@@ -169,4 +199,22 @@ def test_on_paper_everything_is_open_and_light(browser: Browser, reports: dict[s
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("[...document.querySelectorAll('details')].every(d => !d.open)")
     watch.clean(reports["lab"])
+    page.close()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [*VIEWS, ((900, 700), "light"), ((1280, 800), "dark")])
+def test_the_fabric_is_drawn_once_legibly(
+    browser: Browser, reports: dict[str, Path], size: tuple[int, int], scheme: str
+) -> None:
+    page, watch = opened(browser, reports["fabric"], size, scheme)
+    draw_all(page)
+    seen = page.evaluate(FABRIC)
+    assert seen["faults"] == []
+    assert seen["shown"] == 3 and seen["lines"] > 500
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    first = page.locator("#host-2 svg.fabric:visible")
+    assert "8 GPU(s); 7 fault(s) found" in (first.get_attribute("aria-label") or "")
+    assert page.locator("#host-2 article.finding").first.inner_text().startswith("1. VFs were bound before VF LAG was active")
+    assert "├─ p0 ens0f0np0 0000:17:00.0" in page.locator("#host-2 pre").inner_text()
+    watch.clean(reports["fabric"])
     page.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, cast
 
+import fabric_states as fs
 import pytest
 from support import report_fixtures as made
 
@@ -34,6 +35,17 @@ def rules(findings: list[Finding]) -> set[str]:
 
 def test_a_sound_benchmark_has_no_finding() -> None:
     assert found(good()) == []
+
+
+def test_faults_of_the_fabric_explain_a_shortfall() -> None:
+    told = found(good(), fs.broken_host("c"))
+    first = next(f for f in told if f.rule == "fabric_lag_vfs_bound")
+    assert first.level == "cause" and first.host == "c" and first.scenario == ""
+    assert first.evidence[0].startswith("VFs 3 and 5 of 0000:17:00.0")
+    assert "bind them when type is switchdev" in first.fix and "(Cause: " in first.fix
+    assert {f.level for f in told if f.rule in ("fabric_mtu_mismatch", "fabric_guard_armed")} == {"suspect"}
+    assert {f.level for f in told if f.rule == "fabric_management_in_lag"} == {"note"}
+    assert not [f for f in found(good(), fs.gpu_host("c")) if f.rule.startswith("fabric_")]
 
 
 def side(**more: Any) -> dict[str, Any]:
