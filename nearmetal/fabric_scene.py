@@ -1,7 +1,7 @@
 """The fabric of a host as things to show: nodes > PCIe switches > GPUs and cards > ports, bond, bridge, VFs. Pure.
 
-The drawing of the report and the tree of the terminal are made of it. What could not be read is left out, and "not known"
-stands where its absence would mislead.
+The drawing of the report and the tree of the terminal are made of it. What could not be read is left out, and
+"not known" stands where its absence would mislead.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ def scene(state: Part) -> Scene | None:
 def is_gpu(function: Part) -> bool:
     """A GPU or accelerator, not the display of a BMC."""
     kind = function["class"].lower()
-    return kind[:6] in ("0x0302", "0x1200") or (kind[:6] == "0x0300" and function["vendor"] in ("0x10de", "0x1002"))
+    return kind[:6] in ("0x0302", "0x1200") or (
+        kind[:6] == "0x0300" and function["vendor"] in ("0x10de", "0x1002")
+    )
 
 
 def ranges(vfs: Sequence[Part]) -> str:
@@ -144,11 +146,18 @@ class _Builder:
         for node, title, gpus, cards in self._places():
             here = tuple(self._card(key, drawn.get(key, ())) for key in cards)
             groups.setdefault(node, []).append(Group(title, tuple(self._gpu(g, node) for g in gpus), here))
-        nodes = tuple(NodeBox(n, self._node_title(n), tuple(groups[n])) for n in sorted(groups, key=lambda n: (n is None, n)))
+        nodes = tuple(
+            NodeBox(n, self._node_title(n), tuple(groups[n]))
+            for n in sorted(groups, key=lambda n: (n is None, n))
+        )
         return Scene(nodes, names, tuple(self._notes()), self._summary(), self.found)
 
     def _faults(self, name: str) -> Faults:
-        return tuple((n, f["title"]) for n, f in enumerate(self.found, 1) if f["severity"] != "note" and name in f["where"])
+        return tuple(
+            (n, f["title"])
+            for n, f in enumerate(self.found, 1)
+            if f["severity"] != "note" and name in f["where"]
+        )
 
     def _cards(self) -> dict[str, list[str]]:
         """Card -> addresses of its functions: PFs of the section, and other NICs."""
@@ -197,7 +206,12 @@ class _Builder:
     def _gpu(self, function: Part, node: int | None) -> Gpu:
         root = self._root(function["address"])
         same = [a for addresses in self.cards.values() for a in addresses if root and self._root(a) == root]
-        there = [a for addresses in self.cards.values() for a in addresses if a in self.pfs and self._node(a) == node]
+        there = [
+            a
+            for addresses in self.cards.values()
+            for a in addresses
+            if a in self.pfs and self._node(a) == node
+        ]
         if same:
             near = f"NIC {same[0].rpartition('.')[0]} on the same PCIe switch"
         elif node is None:
@@ -225,7 +239,11 @@ class _Builder:
         pf, netdev = self.pfs.get(address), self._netdev(address)
         link = self.links.get(netdev) or {}
         carrier = pf.get("carrier") if pf else {"up": True, "down": False}.get(link.get("operstate", ""))
-        words = [{True: "link up", False: "no carrier"}.get(bool(carrier), "") if carrier is not None else "link not known"]
+        words = [
+            {True: "link up", False: "no carrier"}.get(bool(carrier), "")
+            if carrier is not None
+            else "link not known"
+        ]
         if (speed := link.get("speed_mbps")) and speed > 0:
             words.append(f"{speed / 1000:g} Gb/s")
         if netdev and netdev in (self.fabric.get("management") or ()):
@@ -237,7 +255,9 @@ class _Builder:
             return Port(name, address, tuple(words), ("no SR-IOV",), tuple(size), ())
         if pf.get("sriov_vfs") is not None:
             size.append(f"{pf['sriov_vfs']} of {pf.get('sriov_total') or '?'} VFs")
-        return Port(name, address, tuple(words), tuple(_switch(pf)), tuple(size), self._vfs(pf), self._faults(address))
+        return Port(
+            name, address, tuple(words), tuple(_switch(pf)), tuple(size), self._vfs(pf), self._faults(address)
+        )
 
     def _vfs(self, pf: Part) -> tuple[VfGroup, ...]:
         """VFs that are alike, put together; ordered by their first index."""
@@ -299,7 +319,9 @@ class _Builder:
             yield f"Open vSwitch, hw-offload {'on' if ovs.get('hw_offload') else 'off'}", bridge
 
     def _bridge(self, kind: str, bridge: Part, members: tuple[str, ...]) -> Joint:
-        vlans = {v for port in bridge.get("ports") or () for v in (port.get("vids") or [port.get("tag")]) if v}
+        vlans = {
+            v for port in bridge.get("ports") or () for v in (port.get("vids") or [port.get("tag")]) if v
+        }
         vlans -= {1} if len(vlans) > 1 else set()
         parts = [kind, f"{len(members)} port{'s' if len(members) != 1 else ''}"]
         parts += [f"VLAN {cpulist.format(vlans)}"] if vlans else []
@@ -326,7 +348,9 @@ class _Builder:
     def _summary(self) -> str:
         pfs = list(self.pfs.values())
         vfs = sum(len(pf.get("vfs") or ()) for pf in pfs)
-        lags = [_lag([pf for pf in pfs if pf.get("bond") == b["name"]]) for b in self.fabric.get("bonds") or ()]
+        lags = [
+            _lag([pf for pf in pfs if pf.get("bond") == b["name"]]) for b in self.fabric.get("bonds") or ()
+        ]
         good = sum(lag is not None and lag[0] == "ok" for lag in lags)
         said = [f"{len(self.cards)} NIC(s) with {len(pfs)} SR-IOV port(s) and {vfs} VF(s)"]
         said.append(f"{len(lags)} bond(s), VF LAG active on {good}")

@@ -20,7 +20,9 @@ class Branch:
 
 def tree(scene: Scene, width: int = WIDTH) -> list[str]:
     """Lines of the tree, each at most `width` characters."""
-    branches = [Branch((node.title,), tuple(b for g in node.groups for b in _group(g))) for node in scene.nodes]
+    branches = [
+        Branch((node.title,), tuple(b for g in node.groups for b in _group(g))) for node in scene.nodes
+    ]
     if scene.joints:
         branches.append(Branch(("across cards",), tuple(_joint(joint, True) for joint in scene.joints)))
     branches += [Branch((note,)) for note in scene.notes]
@@ -53,7 +55,9 @@ def _fit(parts: Sequence[str], width: int) -> list[str]:
 
 
 def _group(group: Group) -> Iterator[Branch]:
-    inside = [Branch((f"GPU {gpu.address}", *gpu.parts, gpu.near)) for gpu in group.gpus] + [_card(c) for c in group.cards]
+    inside = [Branch((f"GPU {gpu.address}", *gpu.parts, gpu.near)) for gpu in group.gpus] + [
+        _card(c) for c in group.cards
+    ]
     if group.title:
         yield Branch((group.title,), tuple(inside))
     else:
@@ -80,7 +84,9 @@ def _port(port: Port, vfs: tuple[Branch, ...]) -> Branch:
 
 def _joint(joint: Joint, members: bool = False) -> Branch:
     lag = joint.lag and {"ok": "✓ ", "bad": "✗ ", "off": ""}[joint.lag[0]] + joint.lag[1]
-    over = "over " + " ".join(joint.members[:8]) + (" ..." if len(joint.members) > 8 else "") if members else ""
+    over = (
+        "over " + " ".join(joint.members[:8]) + (" ..." if len(joint.members) > 8 else "") if members else ""
+    )
     return Branch((joint.name, *joint.parts, lag or "", over, marked(joint.faults)))
 
 

@@ -1,7 +1,8 @@
 """Where everything of the fabric's drawing stands: boxes in boxes, for a given width. Pure.
 
-A box has lines of text and rows of boxes. Boxes of a row are equally wide and high. Text is broken between its parts where
-a line is full, and cut with an ellipsis where one part alone is too long; the whole text then stands in the box's title.
+A box has lines of text and rows of boxes. Boxes of a row are equally wide and high. Text is broken between its parts
+where a line is full, and cut with an ellipsis where one word alone is too long; the whole text then stands in the box's
+title.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _WIDTHS = {**_NARROW, **_BROAD, "…": 1.0, "✓": 0.9, "✗": 0.9, "·": 0.36}
 
 
 def text_width(text: str, strong: bool = False) -> float:
-    """An upper bound of a line's width in px: the widths of a broad typeface (DejaVu Sans); of other scripts a full square."""
+    """An upper bound of a line's width in px: that of a broad typeface (DejaVu Sans); of other scripts a full square."""
     width = sum(_WIDTHS.get(char) or (0.65 if ord(char) < 0x250 else 1.1) for char in text) * FONT
     return width * 1.13 if strong else width
 
@@ -184,7 +185,9 @@ def _place(out: Layout, item: Item, x: float, y: float, width: float, height: fl
         if index and item.linked:
             wider = max(item.rows[index - 1], row, key=len)
             each = _share(inside, len(wider))
-            out.links += [(x + pad + n * (each + GAP) + each / 2, at - ROW_GAP, at) for n in range(len(wider))]
+            out.links += [
+                (x + pad + n * (each + GAP) + each / 2, at - ROW_GAP, at) for n in range(len(wider))
+            ]
         at = _place_row(out, row, x + pad, at, inside, depth + 1) + ROW_GAP
 
 
@@ -196,13 +199,22 @@ def _top_rows(scene: Scene, width: float) -> Iterator[tuple[Item, ...]]:
     if scene.joints:
         joints = [_joint(joint, members=True) for joint in scene.joints]
         rows = _columns(joints, _inner(width), NODE_WIDE)
-        yield (Item("node", (Words(("Across cards",), "head"),), "Bonds and bridges over ports of several cards", rows),)
+        yield (
+            Item(
+                "node",
+                (Words(("Across cards",), "head"),),
+                "Bonds and bridges over ports of several cards",
+                rows,
+            ),
+        )
 
 
 def _node(node: NodeBox, width: float) -> Item:
     items = [_group(group, width) for group in node.groups]
     head, _, rest = node.title.partition(" · ")
-    return Item("node", (Words((head,), "head"), Words((rest,), "dim")), node.title, _columns(items, width, CARD_WIDE))
+    return Item(
+        "node", (Words((head,), "head"), Words((rest,), "dim")), node.title, _columns(items, width, CARD_WIDE)
+    )
 
 
 def _group(group: Group, width: float) -> Item:
@@ -237,7 +249,13 @@ def _card(card: Card, width: float) -> Item:
 
 
 def _port(port: Port) -> Item:
-    words = (Words((port.name,), "head"), Words((port.address,)), Words(port.link), Words(port.switch), Words(port.size))
+    words = (
+        Words((port.name,), "head"),
+        Words((port.address,)),
+        Words(port.link),
+        Words(port.switch),
+        Words(port.size),
+    )
     told = f"{port.name} {port.address}: {', '.join((*port.link, *port.switch, *port.size))}"
     return Item(_toned("port", port.faults), words + _marks(port.faults), _told(told, port.faults))
 
@@ -246,11 +264,15 @@ def _joint(joint: Joint, members: bool = False) -> Item:
     words = [Words((joint.name, joint.parts[0]), "head"), Words(joint.parts[1:])]
     if joint.lag:
         tone, said = joint.lag
-        words.append(Words(({"ok": "✓ ", "bad": "✗ ", "off": ""}[tone] + said,), "" if tone == "off" else tone))
+        words.append(
+            Words(({"ok": "✓ ", "bad": "✗ ", "off": ""}[tone] + said,), "" if tone == "off" else tone)
+        )
     if members:
         words.append(Words(("over " + " ".join(joint.members[:1]), *joint.members[1:]), "dim"))
     told = f"{joint.name}: {', '.join(joint.parts)}; members {', '.join(joint.members)}"
-    return Item(_toned(joint.kind, joint.faults), tuple(words) + _marks(joint.faults), _told(told, joint.faults))
+    return Item(
+        _toned(joint.kind, joint.faults), tuple(words) + _marks(joint.faults), _told(told, joint.faults)
+    )
 
 
 def _vfs(port: Port) -> Item:
@@ -261,18 +283,24 @@ def _vfs(port: Port) -> Item:
 def _vf(group: VfGroup, port: Port) -> Item:
     told = f"{group.label} of {port.name}: {', '.join(group.parts)}; {', '.join(group.addresses)}"
     words = (Words((group.label,), "head"), Words(group.parts))
-    return Item(_toned(f"vf {group.kind}", group.faults), words + _marks(group.faults), _told(told, group.faults))
+    return Item(
+        _toned(f"vf {group.kind}", group.faults), words + _marks(group.faults), _told(told, group.faults)
+    )
 
 
 def _alike(some: tuple[VfGroup, ...], others: tuple[VfGroup, ...]) -> bool:
     """Whether the VFs of two ports can be drawn once."""
-    return [(g.label, g.kind, g.parts, g.faults) for g in some] == [(g.label, g.kind, g.parts, g.faults) for g in others]
+    return [(g.label, g.kind, g.parts, g.faults) for g in some] == [
+        (g.label, g.kind, g.parts, g.faults) for g in others
+    ]
 
 
 def _vf_of_each(groups: tuple[VfGroup, ...], ports: tuple[Port, ...]) -> Item:
     """One box for the same VFs of every port."""
     one = groups[0]
-    told = "\n".join(f"{g.label} of {p.name}: {', '.join(g.addresses)}" for g, p in zip(groups, ports, strict=True))
+    told = "\n".join(
+        f"{g.label} of {p.name}: {', '.join(g.addresses)}" for g, p in zip(groups, ports, strict=True)
+    )
     words = (Words((f"{one.label} of each port",), "head"), Words(one.parts))
     return Item(_toned(f"vf {one.kind}", one.faults), words + _marks(one.faults), _told(told, one.faults))
 

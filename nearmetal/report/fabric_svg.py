@@ -43,8 +43,8 @@ def svg(placed: Layout, summary: str) -> Markup:
     """The element. Its size is that of the layout: text keeps its size, and never shrinks below it."""
     w, h = placed.width, placed.height
     parts = [
-        f'<svg class="fabric" viewBox="0 0 {w:g} {h:.0f}" width="{w:g}" height="{h:.0f}" font-size="{FONT:g}" role="img" '
-        f'aria-label="{escape("Fabric: " + summary)}">'
+        f'<svg class="fabric" viewBox="0 0 {w:g} {h:.0f}" width="{w:g}" height="{h:.0f}" '
+        f'font-size="{FONT:g}" role="img" aria-label="{escape("Fabric: " + summary)}">'
     ]
     for box in placed.boxes:
         parts += _box(box)

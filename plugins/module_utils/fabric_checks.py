@@ -34,7 +34,12 @@ def at(bond: Bond) -> Tuple[str, ...]:
 
 
 def _bound(bond: Bond) -> List[Tuple[Part, List[Part]]]:
-    return [(pf, vfs) for pf in bond.pfs for vfs in [[vf for vf in pf.get("vfs") or () if vf.get("driver")]] if vfs]
+    return [
+        (pf, vfs)
+        for pf in bond.pfs
+        for vfs in [[vf for vf in pf.get("vfs") or () if vf.get("driver")]]
+        if vfs
+    ]
 
 
 def vfs_bound_early(view: View) -> Iterator[Hit]:
@@ -49,7 +54,10 @@ def vfs_bound_early(view: View) -> Iterator[Hit]:
         what = "; ".join("%s of %s" % (counted(vfs), label(pf)) for pf, vfs in bound)
         one = sum(len(vfs) for _, vfs in bound) == 1
         if state == "active":
-            said = "%s bound before LAG became active: type is %s, not switchdev" % ("was" if one else "were", kind)
+            said = "%s bound before LAG became active: type is %s, not switchdev" % (
+                "was" if one else "were",
+                kind,
+            )
         else:
             said = "%s bound while LAG is %s" % ("is" if one else "are", state)
         where = tuple(vf["address"] for _, vfs in bound for vf in vfs)
@@ -60,10 +68,20 @@ def lag_type(view: View) -> Iterator[Hit]:
     """LAG is active and of a type that does not carry VFs, and no bound VF explains it."""
     for bond in view.lags:
         state, kind = lag_state(bond)
-        if state != "active" or kind is None or kind in OFFLOADED or (_bound(bond) and all(map(switchdev, bond.pfs))):
+        if (
+            state != "active"
+            or kind is None
+            or kind in OFFLOADED
+            or (_bound(bond) and all(map(switchdev, bond.pfs)))
+        ):
             continue
-        modes = ", ".join("%s is %s" % (label(pf), (pf.get("eswitch") or {}).get("mode") or "not known") for pf in bond.pfs)
-        yield Hit("LAG of %s is active, its type is %s, not switchdev (eswitch: %s)" % (bond.name, kind, modes), at(bond))
+        modes = ", ".join(
+            "%s is %s" % (label(pf), (pf.get("eswitch") or {}).get("mode") or "not known") for pf in bond.pfs
+        )
+        yield Hit(
+            "LAG of %s is active, its type is %s, not switchdev (eswitch: %s)" % (bond.name, kind, modes),
+            at(bond),
+        )
 
 
 def lag_no_carrier(view: View) -> Iterator[Hit]:
@@ -72,7 +90,10 @@ def lag_no_carrier(view: View) -> Iterator[Hit]:
         dark = [label(pf) for pf in bond.pfs if pf.get("carrier") is False]
         if lag_state(bond)[0] == "disabled" and bond.pfs and _dark(bond):
             ports = "; no carrier on %s" % ", ".join(dark) if dark else ""
-            yield Hit("LAG of %s is disabled, the bond's MII status is %s%s" % (bond.name, _mii(bond), ports), at(bond))
+            yield Hit(
+                "LAG of %s is disabled, the bond's MII status is %s%s" % (bond.name, _mii(bond), ports),
+                at(bond),
+            )
 
 
 def _mii(bond: Bond) -> str:
@@ -89,7 +110,9 @@ def port_dark(view: View) -> Iterator[Hit]:
         dark = [pf for pf in bond.pfs if pf.get("carrier") is False]
         if dark and len(dark) < len(bond.pfs) + len(bond.foreign):
             names = ", ".join(label(pf) for pf in dark)
-            yield Hit("%s of %s has no carrier" % (names, bond.name), (bond.name, *(pf["address"] for pf in dark)))
+            yield Hit(
+                "%s of %s has no carrier" % (names, bond.name), (bond.name, *(pf["address"] for pf in dark))
+            )
 
 
 def lag_inactive(view: View) -> Iterator[Hit]:
@@ -99,7 +122,9 @@ def lag_inactive(view: View) -> Iterator[Hit]:
     explained = {name for check in others for hit in check(view) for name in hit.where}
     for bond in view.lags:
         if lag_state(bond)[0] == "disabled" and bond.pfs and bond.name not in explained:
-            yield Hit("LAG of %s is disabled; the bond's MII status is %s" % (bond.name, _mii(bond)), at(bond))
+            yield Hit(
+                "LAG of %s is disabled; the bond's MII status is %s" % (bond.name, _mii(bond)), at(bond)
+            )
 
 
 def bond_mode(view: View) -> Iterator[Hit]:
@@ -130,7 +155,10 @@ def eswitch_mixed(view: View) -> Iterator[Hit]:
     for bond in view.lags:
         modes = [(label(pf), (pf.get("eswitch") or {}).get("mode")) for pf in bond.pfs]
         if len({said for _, said in modes if said}) > 1:
-            yield Hit("%s: %s" % (bond.name, ", ".join("%s is %s" % (n, said or "not known") for n, said in modes)), at(bond))
+            yield Hit(
+                "%s: %s" % (bond.name, ", ".join("%s is %s" % (n, said or "not known") for n, said in modes)),
+                at(bond),
+            )
 
 
 def legacy_with_vfs(view: View) -> Iterator[Hit]:
@@ -144,16 +172,25 @@ def legacy_with_vfs(view: View) -> Iterator[Hit]:
 
 def too_many_vfs(view: View) -> Iterator[Hit]:
     """The firmware's NUM_OF_VFS is too large for LAG, now or after the next reset."""
-    told = view.fabric.get("firmware") or {}
     for bond in view.lags:
         for pf in bond.pfs:
-            value = ((told.get(pf["address"]) or {}).get("values") or {}).get("NUM_OF_VFS") or {}
-            for when in ("current", "next"):
-                count = number(value.get(when))
-                if count is not None and count > MOST_VFS:
-                    what = "%s: NUM_OF_VFS is %d%s" % (label(pf), count, " after the next reset" if when == "next" else "")
-                    yield Hit("%s; it has %s VFs" % (what, pf.get("sriov_vfs")), at(bond))
-                    break
+            said = _num_of_vfs(view, pf)
+            if said:
+                yield Hit(
+                    "%s: NUM_OF_VFS is %s; it has %s VFs" % (label(pf), said, pf.get("sriov_vfs")), at(bond)
+                )
+                break  # the value is the card's: the other port says the same
+
+
+def _num_of_vfs(view: View, pf: Part) -> str:
+    """A NUM_OF_VFS that is too large, in words; sriov_totalvfs says it, too, where the firmware was not asked."""
+    value = ((view.firmware.get(pf["address"]) or {}).get("values") or {}).get("NUM_OF_VFS") or {}
+    now, then = number(value.get("current")), number(value.get("next"))
+    if now is None:
+        now = pf.get("sriov_total")
+    if now is not None and now > MOST_VFS:
+        return str(now)
+    return "%d after the next reset" % then if then is not None and then > MOST_VFS else ""
 
 
 def multiport_and_bond(view: View) -> Iterator[Hit]:
@@ -161,4 +198,6 @@ def multiport_and_bond(view: View) -> Iterator[Hit]:
     for bond in view.lags:
         on = [pf for pf in bond.pfs if (pf.get("eswitch") or {}).get("multiport")]
         if on:
-            yield Hit("esw_multiport is on at %s, in %s" % (", ".join(label(pf) for pf in on), bond.name), at(bond))
+            yield Hit(
+                "esw_multiport is on at %s, in %s" % (", ".join(label(pf) for pf in on), bond.name), at(bond)
+            )

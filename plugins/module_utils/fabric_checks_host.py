@@ -6,13 +6,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Set
+from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
 
 from .fabric_checks import Hit, at
 from .fabric_view import Bond, Part, View, bridge_of_vf, counted, label, number, ports_of, switchdev
 
 OUR_UNITS = ("nearmetal-fabric-early.service", "nearmetal-fabric-late.service")
-OTHER_OWNERS = ("sriov-config", "sriov-network-config-daemon", "sriov-network-operator", "configure-switchdev")
+OTHER_OWNERS = (
+    "sriov-config",
+    "sriov-network-config-daemon",
+    "sriov-network-operator",
+    "configure-switchdev",
+)
 """Beginnings of unit and owner names of tools that set VFs and eswitch modes, too."""
 
 _NP = re.compile(r"^(.*\D\d*)np\d+$")
@@ -40,17 +45,23 @@ def not_forwarded(view: View) -> Iterator[Hit]:
             names = (pf["address"], *(vf["address"] for vf in vfs))
             yield Hit("representors of %s of %s are in no bridge" % (counted(vfs), label(pf)), names)
             continue
-        down = [vf for vf in pf.get("vfs") or () if vf.get("representor") and vf.get("representor_up") is False]
+        down = [
+            vf for vf in pf.get("vfs") or () if vf.get("representor") and vf.get("representor_up") is False
+        ]
         if down:
-            yield Hit("representors of %s of %s are down" % (counted(down), label(pf)), (pf["address"], *map(_address, down)))
+            yield Hit(
+                "representors of %s of %s are down" % (counted(down), label(pf)),
+                (pf["address"], *map(_address, down)),
+            )
         bond = _bond_of(view, pf)
         uplink = bond.name if bond else pf.get("netdev")
         used = {bridge_of_vf(vf, ports) for vf in pf.get("vfs") or ()} - {""}
         master = bond.data.get("master") if bond else pf.get("master")
         free = master in ("", "ovs-system") and not _reads_ovs(view, master)
         if used and uplink and free and not ports.get(uplink):
-            yield Hit("representors of %s are in %s, its uplink %s is not" % (label(pf), ", ".join(sorted(used)), uplink),
-                      (pf["address"], uplink))  # fmt: skip
+            there = ", ".join(sorted(used))
+            said = "representors of %s are in %s, its uplink %s is not" % (label(pf), there, uplink)
+            yield Hit(said, (pf["address"], uplink))
 
 
 def _address(vf: Part) -> str:
@@ -72,7 +83,9 @@ def tc_offload_off(view: View) -> Iterator[Hit]:
     """hw-tc-offload is off on a switchdev port."""
     for pf in view.pfs:
         if switchdev(pf) and pf.get("hw_tc_offload") is False:
-            yield Hit("ethtool -k %s: hw-tc-offload is off" % (pf.get("netdev") or pf["address"]), (pf["address"],))
+            yield Hit(
+                "ethtool -k %s: hw-tc-offload is off" % (pf.get("netdev") or pf["address"]), (pf["address"],)
+            )
 
 
 def ovs_no_offload(view: View) -> Iterator[Hit]:
@@ -84,7 +97,11 @@ def ovs_no_offload(view: View) -> Iterator[Hit]:
     for bridge in ovs.get("bridges") or ():
         used = [port["name"] for port in bridge.get("ports") or () if port["name"] in reps]
         if used:
-            what = "%s forwards for %d representor%s" % (bridge["name"], len(used), "s" if len(used) > 1 else "")
+            what = "%s forwards for %d representor%s" % (
+                bridge["name"],
+                len(used),
+                "s" if len(used) > 1 else "",
+            )
             yield Hit("other_config:hw-offload is not true, and %s" % what, (bridge["name"],))
 
 
@@ -114,7 +131,9 @@ def mtu_mismatch(view: View) -> Iterator[Hit]:
 def far_from_gpu(view: View) -> Iterator[Hit]:
     """VFs for guests on a NUMA node without a GPU, while GPUs for guests sit on a node without such VFs."""
     gpus = [f for f in view.pci if _gpu(f) and f.get("numa_node") is not None]
-    with_vfs = {int(pf["numa_node"]) for pf in view.pfs if pf.get("sriov_vfs") and pf.get("numa_node") is not None}
+    with_vfs = {
+        int(pf["numa_node"]) for pf in view.pfs if pf.get("sriov_vfs") and pf.get("numa_node") is not None
+    }
     far = [f for f in gpus if f["numa_node"] not in with_vfs]
     if with_vfs and far:
         nodes = ", ".join(str(node) for node in sorted(with_vfs))
@@ -130,24 +149,29 @@ def _gpu(function: Part) -> bool:
 
 def firmware_waits(view: View) -> Iterator[Hit]:
     """Firmware values that come into force only at the next reset."""
-    for address, told in sorted((view.fabric.get("firmware") or {}).items()):
+    seen: Set[Tuple[str, str]] = set()
+    for address, told in sorted(view.firmware.items()):
         waits = [
             "%s %s, next %s" % (name, value.get("current"), value.get("next"))
             for name, value in sorted((told.get("values") or {}).items())
             if value.get("next") is not None and value.get("current") is not None and _differ(value)
         ]
-        if waits:
+        card = address.rpartition(".")[0]
+        if waits and (card, str(waits)) not in seen:  # both ports of a card say the same
+            seen.add((card, str(waits)))
             yield Hit("%s: %s" % (address, "; ".join(waits)), (address,))
 
 
 def _differ(value: Mapping[str, Any]) -> bool:
     now, then = number(value["current"]), number(value["next"])
-    return now != then if now is not None and then is not None else str(value["current"]) != str(value["next"])
+    return (
+        now != then if now is not None and then is not None else str(value["current"]) != str(value["next"])
+    )
 
 
 def firmware_lockdown(view: View) -> Iterator[Hit]:
     """The firmware tool was refused, and the kernel is locked down."""
-    for address, told in sorted((view.fabric.get("firmware") or {}).items()):
+    for address, told in sorted(view.firmware.items()):
         error = told.get("error") or ""
         if error and (view.lockdown in ("integrity", "confidentiality") or "lockdown" in error.lower()):
             said = " (/sys/kernel/security/lockdown is %s)" % view.lockdown if view.lockdown else ""
@@ -156,9 +180,8 @@ def firmware_lockdown(view: View) -> Iterator[Hit]:
 
 def bios_sriov(view: View) -> Iterator[Hit]:
     """The card's firmware offers VFs, and the kernel has none to give."""
-    told = view.fabric.get("firmware") or {}
     for pf in view.pfs:
-        values = (told.get(pf["address"]) or {}).get("values") or {}
+        values = (view.firmware.get(pf["address"]) or {}).get("values") or {}
         enabled = number((values.get("SRIOV_EN") or {}).get("current"))
         count = number((values.get("NUM_OF_VFS") or {}).get("current"))
         if enabled and count and pf.get("sriov_total") == 0:
@@ -209,7 +232,9 @@ def guard_armed(view: View) -> Iterator[Hit]:
     guard = view.fabric.get("guard") or {}
     if guard.get("armed"):
         deadline = guard.get("deadline")
-        yield Hit("the timer nearmetal-guard is armed%s" % (", it fires at %s" % deadline if deadline else ""), ())
+        yield Hit(
+            "the timer nearmetal-guard is armed%s" % (", it fires at %s" % deadline if deadline else ""), ()
+        )
 
 
 def units_failed(view: View) -> Iterator[Hit]:
@@ -226,5 +251,3 @@ def management_in_lag(view: View) -> Iterator[Hit]:
         names = [name for name in [bond.name] + [str(pf.get("netdev")) for pf in bond.pfs] if name in carries]
         if names:
             yield Hit("the default route or the SSH connection runs over %s" % ", ".join(names), at(bond))
-
-

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Each fault of the fabric explained: what was seen, what causes it, what it costs, how it is put right. Pure.
 
-`findings` looks at a whole document, `error_words` at one refused write or command. Rules are data here; their checks
-stand in fabric_checks.py and fabric_checks_host.py.
+Rules are data here; their checks stand in fabric_checks.py and fabric_checks_host.py. What the kernel's refusal of one
+operation means says fabric/explain.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import fabric_checks as lag
 from . import fabric_checks_host as host
@@ -107,8 +107,8 @@ RULES: Tuple[FabricRule, ...] = (
     ),
     FabricRule(
         "vf-not-forwarded", "high", "Nobody forwards for VFs in switchdev mode", host.not_forwarded,
-        "in switchdev mode VFs pass no traffic until uplink and representors are ports of one bridge, of Open vSwitch, or "
-        "linked by tc flower rules (which are not looked at here)", "these VFs pass no traffic", SWITCHDEV,
+        "in switchdev mode VFs pass no traffic until uplink and representors are ports of one bridge, of Open vSwitch, "
+        "or linked by tc flower rules (which are not looked at here)", "these VFs pass no traffic", SWITCHDEV,
         "vf_lag_bonds: forwarding: {type: bridge} or {type: ovs}; {type: external} where somebody else does it",
     ),
     FabricRule(
@@ -151,7 +151,8 @@ RULES: Tuple[FabricRule, ...] = (
     ),
     FabricRule(
         "port-renamed", "high", "The bond's configuration names a port that is called otherwise now", host.port_renamed,
-        "a kernel upgrade renamed the ports (ens3f0 became ens3f0np0)", "the bond comes up without this port, or not at all",
+        "a kernel upgrade renamed the ports (ens3f0 became ens3f0np0)",
+        "the bond comes up without this port, or not at all",
         OURS, "nearmetal apply writes the configuration anew; it knows ports by address, serial or MAC",
     ),
     FabricRule(
@@ -175,7 +176,8 @@ RULES: Tuple[FabricRule, ...] = (
     FabricRule(
         "management-in-lag", "note", "The way to the host runs over managed ports", host.management_in_lag,
         "one bond carries management and VFs", "a change of this bond cuts the connection for some seconds", OURS,
-        "sriov_accept_management lists ports for which this is accepted; the network guard brings the former state back",
+        "sriov_accept_management lists ports for which this is accepted; the network guard brings the former state "
+        "back",
     ),
 )  # fmt: skip
 
@@ -184,6 +186,7 @@ def findings(
     fabric: Mapping[str, Any],
     desired: Optional[Mapping[str, Any]] = None,
     *,
+    firmware: Optional[Mapping[str, Any]] = None,
     pci: Sequence[Mapping[str, Any]] = (),
     lockdown: str = "",
     files: Optional[Mapping[str, str]] = None,
@@ -192,11 +195,14 @@ def findings(
     """What is wrong in `document["fabric"]`, the worst first, one entry for each rule that found something.
 
     Each: `{id, severity, title, evidence, lines, cause, cost, source, fix, where}`; `lines` is the evidence by place,
-    `evidence` the same in one string, `where` the addresses and netdevs concerned. `desired`: a Desired (fabric/shapes.py) as a
-    dict, None where no intent is known. pci, lockdown, files (content
+    `evidence` the same in one string, `where` the addresses and netdevs concerned. `desired`: a Desired
+    (fabric/shapes.py) as a dict, None where no intent is known. firmware (`document["firmware"]`), pci, lockdown, files (content
     of configuration files by path) and netdevs (all names) are the same host's; what is not given is not looked at.
     """
-    seen = view(fabric, desired, pci=tuple(pci), lockdown=lockdown, files=dict(files or {}), netdevs=tuple(netdevs))
+    seen = view(
+        fabric, desired, firmware=dict(firmware or {}), pci=tuple(pci), lockdown=lockdown, files=dict(files or {}),
+        netdevs=tuple(netdevs),
+    )  # fmt: skip
     return [found for rule in by_severity() for found in [apply_rule(rule, seen)] if found]
 
 
@@ -223,12 +229,14 @@ def state_view(state: Mapping[str, Any], desired: Optional[Mapping[str, Any]] = 
     if not fabric:
         return None
     return view(
-        fabric, desired, pci=tuple(state["pci"]), lockdown=state["kernel"]["lockdown"], files=state.get("files") or {},
-        netdevs=tuple(n["name"] for n in state["net"]),
+        fabric, desired, firmware=state.get("firmware") or {}, pci=tuple(state["pci"]), files=state.get("files") or {},
+        lockdown=state["kernel"]["lockdown"], netdevs=tuple(n["name"] for n in state["net"]),
     )  # fmt: skip
 
 
-def state_findings(state: Mapping[str, Any], desired: Optional[Mapping[str, Any]] = None) -> List[Dict[str, Any]]:
+def state_findings(
+    state: Mapping[str, Any], desired: Optional[Mapping[str, Any]] = None
+) -> List[Dict[str, Any]]:
     """`findings` of a whole document; none where it has no fabric section."""
     seen = state_view(state, desired)
     return [found for rule in by_severity() for found in [apply_rule(rule, seen)] if found] if seen else []
@@ -238,59 +246,14 @@ def about(found: Sequence[Mapping[str, Any]], *names: str) -> str:
     """What a problem message adds about a PF, VF or bond: the worst finding there, in one line; "" for none."""
     for one in found:
         if set(names) & set(one["where"]):
-            return "%s: %s. %s. Fix: %s" % (one["title"], one["evidence"], _sentence(one["cause"]), one["fix"])
+            return "%s: %s. %s. Fix: %s" % (
+                one["title"],
+                one["evidence"],
+                _sentence(one["cause"]),
+                one["fix"],
+            )
     return ""
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-class Refusal(NamedTuple):
-    """A refused write or command that has one known cause. `where`, `said`: words of which one must occur in each."""
-
-    where: Tuple[str, ...]
-    said: Tuple[str, ...]
-    cause: str
-    fix: str
-
-
-REFUSALS: Tuple[Refusal, ...] = (
-    Refusal(
-        ("sriov_numvfs",), ("cannot allocate memory", "enomem"),
-        "SR-IOV is off in the BIOS, or the kernel has no bus numbers or memory for the VFs",
-        "switch SR-IOV on in the BIOS; if it is on, boot with pci=realloc",
-    ),
-    Refusal(
-        ("sriov_numvfs",), ("device or resource busy", "ebusy"),
-        "a VF count changes only by way of 0, and not while a VF is held by a VM",
-        "stop the VMs that hold VFs of this port; nearmetal plan names them",
-    ),
-    Refusal(
-        ("sriov_numvfs",), ("numerical result out of range", "erange"),
-        "more VFs than sriov_totalvfs", "raise NUM_OF_VFS of the card (nic_firmware_settings), or ask for fewer VFs",
-    ),
-    Refusal(
-        (" vlan ", " spoofchk "), ("operation not supported", "eopnotsupp"),
-        "in switchdev mode the card refuses VLAN and spoof check of a VF",
-        "set the VLAN on the representor (vf_lag_bonds: forwarding) and leave spoofchk out",
-    ),
-    Refusal(
-        ("/lag/type", "/lag/flags", "/lag/mapping", "/lag/port_sel_mode"), ("invalid argument", "einval"),
-        "LAG is not active: the driver then has no type, flags or mapping", "look at lag/state first",
-    ),
-    Refusal(
-        ("mstconfig", "mlxconfig", "setpci"), ("operation not permitted", "lockdown", "eperm"),
-        "the kernel is locked down (Secure Boot) and refuses raw access to PCI devices",
-        "switch Secure Boot off for the time of the change",
-    ),
-)  # fmt: skip
-
-
-def error_words(where: str, said: str) -> str:
-    """Cause and fix of a refusal. where: path or command line; said: the kernel's or tool's words; "" where not known."""
-    place, text = " %s " % where.lower(), said.lower()
-    for known in REFUSALS:
-        if any(word in place for word in known.where) and any(word in text for word in known.said):
-            return "%s. Fix: %s" % (known.cause, known.fix)
-    return ""

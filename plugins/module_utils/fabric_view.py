@@ -39,11 +39,12 @@ class Bond:
 
 @dataclass(frozen=True)
 class View:
-    """What a check looks at. pci, lockdown, files, units: of the same host, empty where nobody gave them."""
+    """What a check looks at. firmware, pci, lockdown, files: of the same host, empty where nobody gave them."""
 
     fabric: Part
     desired: Part
     bonds: Tuple[Bond, ...]
+    firmware: Mapping[str, Any] = field(default_factory=dict)
     pci: Tuple[Part, ...] = ()
     lockdown: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class View:
 
 
 def view(fabric: Part, desired: Optional[Part], **more: Any) -> View:
-    """Put together what belongs together. `desired`: `dataclasses.asdict` of a Desired (fabric/shapes.py), or its JSON."""
+    """Put together what belongs together. `desired`: a Desired (fabric/shapes.py) as a dict."""
     asked = desired or {}
     wanted = {b.get("name"): b for b in asked.get("bonds") or ()}
     pfs = list(fabric.get("pfs") or ())
@@ -73,7 +74,9 @@ def view(fabric: Part, desired: Optional[Part], **more: Any) -> View:
         names = {pf.get("netdev") for pf in own}
         foreign = () if nameless else tuple(name for name in slaves if name not in names)
         if own or data["name"] in wanted:
-            bonds.append(Bond(data["name"], mode(data.get("mode")), data, own, foreign, wanted.get(data["name"], {})))
+            bonds.append(
+                Bond(data["name"], mode(data.get("mode")), data, own, foreign, wanted.get(data["name"], {}))
+            )
     return View(fabric, asked, tuple(bonds), **more)
 
 
@@ -111,7 +114,11 @@ def indices(vfs: Iterable[Part]) -> str:
             runs.append([index, index])
     words = []
     for first, last in runs:
-        words += [str(first), str(last)] if last == first + 1 else ["%d-%d" % (first, last) if last > first else str(first)]
+        words += (
+            [str(first), str(last)]
+            if last == first + 1
+            else ["%d-%d" % (first, last) if last > first else str(first)]
+        )
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else ""
 
 
@@ -121,7 +128,7 @@ def counted(vfs: List[Part]) -> str:
 
 
 def number(value: Any) -> Optional[int]:
-    """A firmware value as a number: 16, "16", "0x10", "True(1)"; None where it is none. Never a part of one: 18 holds no 8."""
+    """A firmware value as a number: 16, "16", "0x10", "True(1)"; None where it is none. 18 holds no 8."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):

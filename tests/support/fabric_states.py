@@ -54,22 +54,26 @@ def bond(name: str, slaves: list[str], **more: Any) -> dict[str, Any]:
     return {**base, **more}
 
 
-def fabric(pfs: list[dict[str, Any]], bonds: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
+def fabric(
+    pfs: list[dict[str, Any]], bonds: list[dict[str, Any]] | None = None, **more: Any
+) -> dict[str, Any]:
     """The whole section; nothing of it unread."""
     base = {
         "pfs": pfs, "bonds": bonds or [], "bridges": [], "ovs": None, "management": [], "other_owners": {},
-        "units": dict(FABRIC_UNITS), "guard": {"armed": False, "deadline": ""}, "firmware": {}, "pcie": {},
+        "units": dict(FABRIC_UNITS), "guard": {"armed": False, "deadline": ""},
     }  # fmt: skip
     return {**base, **more}
 
 
-def firmware(**values: tuple[Any, Any]) -> dict[str, Any]:
+def firmware(error: str = "", **values: tuple[str, str]) -> dict[str, Any]:
     """What the firmware tool said of one function: name=(current, next)."""
     told = {name: {"default": now, "current": now, "next": then} for name, (now, then) in values.items()}
-    return {"tool": "mstconfig", "name": "ConnectX7", "values": told, "error": ""}
+    return {"tool": "mstconfig", "values": told, "error": error}
 
 
-def lag_card(bus: str = "17", vfs: int = 16, number: int = 0, bridge: str = "br0", node: int = 0) -> tuple[list[Any], Any]:
+def lag_card(
+    bus: str = "17", vfs: int = 16, number: int = 0, bridge: str = "br0", node: int = 0
+) -> tuple[list[Any], Any]:
     """A healthy card under a bond: (its two PFs, the bond); half of the VFs for guests, half for the host."""
     card = f"0000:{bus}:00"
     addresses = [f"{card}.0", f"{card}.1"]
@@ -82,8 +86,11 @@ def lag_card(bus: str = "17", vfs: int = 16, number: int = 0, bridge: str = "br0
         for function in one["vfs"]:
             index = function["index"]
             function.update(
-                representor=f"{netdev[:-3]}pf{port}vf{index}", representor_mtu=9000, representor_up=True,
-                representor_master=bridge, representor_vlan=100 + 100 * (index >= vfs // 2),
+                representor=f"{netdev[:-3]}pf{port}vf{index}",
+                representor_mtu=9000,
+                representor_up=True,
+                representor_master=bridge,
+                representor_vlan=100 + 100 * (index >= vfs // 2),
             )
             if index < vfs // 2:
                 function["in_use"] = "vfio group opened"
@@ -103,8 +110,7 @@ def linux_bridge(name: str, fabric_pfs: list[dict[str, Any]], uplinks: list[str]
 def healthy(vfs: int = 16) -> dict[str, Any]:
     """One card of two ports, 2 x `vfs` VFs, VF LAG active, everything forwarded by a bridge: no finding."""
     pfs, one = lag_card(vfs=vfs)
-    names = {one["address"]: firmware(SRIOV_EN=(True, True), NUM_OF_VFS=(16, 16)) for one in pfs}
-    return fabric(pfs, [one], bridges=[linux_bridge("br0", pfs, ["bond0"])], firmware=names)
+    return fabric(pfs, [one], bridges=[linux_bridge("br0", pfs, ["bond0"])])
 
 
 def changed(document: dict[str, Any], *path: Any, value: Any) -> dict[str, Any]:
@@ -138,7 +144,12 @@ def ovs(document: dict[str, Any], hw_offload: bool = True) -> dict[str, Any]:
     """The same document with Open vSwitch in the place of the Linux bridges."""
     out = copy.deepcopy(document)
     bridges = [
-        {"name": one["name"], "ports": [{"name": port["name"], "tag": None} for port in one["ports"]], "addresses": [], "up": True}
+        {
+            "name": one["name"],
+            "ports": [{"name": port["name"], "tag": None} for port in one["ports"]],
+            "addresses": [],
+            "up": True,
+        }
         for one in out["bridges"]
     ]
     out.update(bridges=[], ovs={"hw_offload": hw_offload, "bridges": bridges})
@@ -167,12 +178,17 @@ def switches(gpus: list[tuple[str, int]], nics: list[tuple[str, int]]) -> list[d
                 "vendor": "0x15b3", "device": "0x1021", "driver": "mlx5_core"}  # fmt: skip
             ports.append(made.function(port, "0x060400", node, driver="pcieport", parent=up))
             functions = [address] if number == 0 else [address, address[:-1] + "1"]
-            ports += [made.function(a, "0x020000" if number else "0x030200", node, parent=port, **what) for a in functions]
+            ports += [
+                made.function(a, "0x020000" if number else "0x030200", node, parent=port, **what)
+                for a in functions
+            ]
         found += ports
     return found
 
 
-def gpu_host(name: str = "gpu-01", vfs: int = 16, nodes: int = 2, cards: int = 8, gpus: int = 8) -> dict[str, Any]:
+def gpu_host(
+    name: str = "gpu-01", vfs: int = 16, nodes: int = 2, cards: int = 8, gpus: int = 8
+) -> dict[str, Any]:
     """A state document: 8 GPUs and 8 two-port NICs, each pair below a PCIe switch, VF LAG on every card."""
     document = made.big_host(name)
     per = max(1, cards // nodes)
@@ -184,7 +200,8 @@ def gpu_host(name: str = "gpu-01", vfs: int = 16, nodes: int = 2, cards: int = 8
         pfs += two
         bonds.append(one)
     bridges = [
-        linux_bridge(f"br{n}", [p for p in pfs if p["bond"] == one["name"]], [one["name"]]) for n, one in enumerate(bonds)
+        linux_bridge(f"br{n}", [p for p in pfs if p["bond"] == one["name"]], [one["name"]])
+        for n, one in enumerate(bonds)
     ]
     nics = [(f"0000:{bus}:00.0", min(n // per, nodes - 1)) for n, bus in enumerate(buses)]
     each = max(1, gpus // nodes)

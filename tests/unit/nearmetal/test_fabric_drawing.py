@@ -58,10 +58,16 @@ def hosts(draw: st.DrawFn) -> dict[str, Any]:
                 function["in_use"] = draw(st.one_of(st.none(), st.just(""), NAMES))
                 function["representor"] = draw(st.sampled_from(["", f"{name}r{function['index']}"]))
             pfs.append(one)
-            document["pci"].append(made.function(address, "0x020000", node, netdevs=[name] if name else [], parent=root))
+            document["pci"].append(
+                made.function(address, "0x020000", node, netdevs=[name] if name else [], parent=root)
+            )
     for gpu in range(draw(st.integers(0, 9))):
         root = draw(st.sampled_from(["", *roots]))
-        document["pci"].append(made.function(f"0000:{0x80 + gpu:02x}:00.0", "0x030200", draw(nodes), vendor="0x10de", parent=root))
+        document["pci"].append(
+            made.function(
+                f"0000:{0x80 + gpu:02x}:00.0", "0x030200", draw(nodes), vendor="0x10de", parent=root
+            )
+        )
     ports = [one["netdev"] for one in pfs if one["netdev"]]
     some = st.lists(st.sampled_from([*ports, "eno9"]), max_size=5, unique=True)
     bonds = [fs.bond(f"bond{n}", draw(some)) for n in range(draw(st.integers(0, 4)))]
@@ -83,7 +89,10 @@ def inside(inner: Box, outer: Box) -> bool:
 
 def apart(one: Box, other: Box) -> bool:
     return (
-        one.x + one.w <= other.x or other.x + other.w <= one.x or one.y + one.h <= other.y or other.y + other.h <= one.y
+        one.x + one.w <= other.x
+        or other.x + other.w <= one.x
+        or one.y + one.h <= other.y
+        or other.y + other.h <= one.y
     )
 
 
@@ -153,7 +162,9 @@ def test_real_hosts_are_drawn_without_loss(host: dict[str, Any], width: float) -
 def test_eight_gpus_eight_cards_and_256_vfs_stay_compact() -> None:
     placed = layout(seen(fs.gpu_host()), WIDTHS["wide"])
     assert placed.height < 1300
-    assert len([box for box in placed.boxes if box.cls.startswith("vf ")]) == 16  # ranges, once for both ports
+    assert (
+        len([box for box in placed.boxes if box.cls.startswith("vf ")]) == 16
+    )  # ranges, once for both ports
     text = text_of(placed)
     for said in ("GPU 0000:18:00.0", "NIC 0000:17:00 on the same PCIe switch", "p0 ens0f0np0", "switchdev · smfs", "16 of 16 VFs",
                  "bond0 · bond 802.3ad", "✓ VF LAG active, type switchdev", "br0 · VLAN-aware bridge", "VF 0-7 of each port",
@@ -178,7 +189,11 @@ def test_a_fault_is_said_in_words_where_it_is() -> None:
 def test_a_bond_over_two_cards_stands_across_them() -> None:
     found = seen(fs.lab_host())
     assert [joint.name for joint in found.joints] == ["bond0"]
-    assert [node.title.partition(" · ")[0] for node in found.nodes] == ["NUMA node 0", "NUMA node 1", "NUMA node not known"]
+    assert [node.title.partition(" · ")[0] for node in found.nodes] == [
+        "NUMA node 0",
+        "NUMA node 1",
+        "NUMA node not known",
+    ]
     text = text_of(layout(found, WIDTHS["narrow"]))
     assert "Across cards" in text and "carries management" in text and "active port enp33s0" in text
 
@@ -194,7 +209,10 @@ def test_ports_whose_vfs_differ_are_drawn_apart() -> None:
     [
         (fs.ovs(fs.healthy()), "Open vSwitch, hw-offload on"),
         (fs.ovs(fs.healthy(), hw_offload=False), "Open vSwitch, hw-offload off"),
-        (fs.each_vf(fs.healthy(), representor_master="", representor_vlan=0) | {"bridges": []}, "forwarded by nobody"),
+        (
+            fs.each_vf(fs.healthy(), representor_master="", representor_vlan=0) | {"bridges": []},
+            "forwarded by nobody",
+        ),
         (fs.each_pf(fs.healthy(), lag={"state": "disabled", "type": None, "members": []}), "✗ LAG disabled"),
         (fs.each_vf(fs.healthy(), in_use=None), "use not known"),
         (fs.each_pf(fs.healthy(), hw_tc_offload=False), "tc offload off"),
@@ -234,7 +252,9 @@ def test_hostile_names_are_text() -> None:
 def test_each_picture_has_a_name_and_its_boxes_titles() -> None:
     for _, picture in drawing(fs.gpu_host()).pictures:  # type: ignore[union-attr]
         top = ET.fromstring(picture)
-        assert top.get("role") == "img" and "8 NIC(s) with 16 SR-IOV port(s) and 256 VF(s)" in (top.get("aria-label") or "")
+        assert top.get("role") == "img" and "8 NIC(s) with 16 SR-IOV port(s) and 256 VF(s)" in (
+            top.get("aria-label") or ""
+        )
         assert all(group.find("title") is not None for group in top.iter("g"))
 
 
