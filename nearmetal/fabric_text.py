@@ -84,9 +84,8 @@ def _port(port: Port, vfs: tuple[Branch, ...]) -> Branch:
 
 def _joint(joint: Joint, members: bool = False) -> Branch:
     lag = joint.lag and {"ok": "✓ ", "bad": "✗ ", "off": ""}[joint.lag[0]] + joint.lag[1]
-    over = (
-        "over " + " ".join(joint.members[:8]) + (" ..." if len(joint.members) > 8 else "") if members else ""
-    )
+    names = " ".join(joint.members[:8]) + (" ..." if len(joint.members) > 8 else "")
+    over = f"over {names or 'nothing'}" if members else ""
     return Branch((joint.name, *joint.parts, lag or "", over, marked(joint.faults)))
 
 

@@ -268,7 +268,7 @@ def _joint(joint: Joint, members: bool = False) -> Item:
             Words(({"ok": "✓ ", "bad": "✗ ", "off": ""}[tone] + said,), "" if tone == "off" else tone)
         )
     if members:
-        words.append(Words(("over " + " ".join(joint.members[:1]), *joint.members[1:]), "dim"))
+        words.append(Words(("over " + (joint.members[0] if joint.members else "nothing"), *joint.members[1:]), "dim"))
     told = f"{joint.name}: {', '.join(joint.parts)}; members {', '.join(joint.members)}"
     return Item(
         _toned(joint.kind, joint.faults), tuple(words) + _marks(joint.faults), _told(told, joint.faults)

@@ -46,7 +46,7 @@ class Rule:
 def _fabric_rule(rule: fabric_explain.FabricRule) -> Rule:
     """A rule of the fabric as a rule of the audit."""
     return Rule(
-        rule.id, rule.severity, rule.title, ("fabric",), lambda state: checks.fabric(state, rule), rule.cost, rule.source,
+        rule.id, rule.severity, rule.title, (), lambda state: checks.fabric(state, rule), rule.cost, rule.source,
         rule.fix, rule.cause,
     )  # fmt: skip
 

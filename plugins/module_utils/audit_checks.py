@@ -12,6 +12,9 @@ from . import cpulist, fabric_explain
 from .state import Function, State
 
 GIB = 1 << 30
+FIRMWARE_RULES = ("firmware-waits", "firmware-lockdown", "bios-sriov-off")
+"""Rules about the fabric that rest on what the cards' firmware says."""
+
 LARGE_BYTES = 64 * GIB
 HUGE_KB = 1048576
 
@@ -353,8 +356,17 @@ def lockdown(state: State) -> str:
 
 
 def fabric(state: State, rule: fabric_explain.FabricRule) -> str:
-    """What a rule about PFs, VFs, bonds and eswitches found."""
+    """What a rule about PFs, VFs, bonds and eswitches found. Evidence counts even where other parts were not read."""
     seen = fabric_explain.state_view(state)
     if seen is None:
         raise Unknown("fabric: not in this document")
-    return str(fabric_explain.apply_rule(rule, seen).get("evidence", ""))
+    evidence = str(fabric_explain.apply_rule(rule, seen).get("evidence", ""))
+    if evidence or not seen.pfs:
+        return evidence
+    if rule.id in FIRMWARE_RULES and not seen.firmware:
+        raise Unknown("firmware: the cards were not asked")
+    sections = ("fabric", "fabric.lag") if rule.id.startswith("lag-") else ("fabric",)
+    for note in state["unread"]:
+        if note["section"] in sections:
+            raise Unknown("%s: %s" % (note["section"], note["reason"]))
+    return ""

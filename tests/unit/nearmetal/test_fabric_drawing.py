@@ -198,6 +198,12 @@ def test_a_bond_over_two_cards_stands_across_them() -> None:
     assert "Across cards" in text and "carries management" in text and "active port enp33s0" in text
 
 
+def test_a_bond_without_ports_says_so() -> None:
+    host = {**fs.gpu_host(cards=1, gpus=0), "fabric": fs.fabric([], [fs.bond("bond9", [])])}
+    assert "over nothing" in text_of(layout(seen(host), WIDTHS["wide"]))
+    assert "over nothing" in "\n".join(tree(seen(host)))
+
+
 def test_ports_whose_vfs_differ_are_drawn_apart() -> None:
     document = fs.changed(fs.gpu_host(cards=1, gpus=0), "fabric", "pfs", 1, "vfs", 0, "driver", value="")
     text = text_of(layout(seen(document), WIDTHS["wide"]))

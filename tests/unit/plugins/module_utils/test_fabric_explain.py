@@ -236,6 +236,30 @@ def test_without_the_section_the_audit_says_that_it_was_not_checked() -> None:
     assert not ours & {one["id"] for one in result["findings"]} and not ours & set(result["passed"])
 
 
+@pytest.mark.parametrize(
+    ("unread", "not_checked", "passed"),
+    [
+        ([], {"firmware-waits", "firmware-lockdown", "bios-sriov-off"}, {"lag-type", "guard-armed"}),
+        ([{"section": "fabric.lag", "reason": "Permission denied"}], {"lag-type", "lag-inactive"}, {"guard-armed"}),
+        ([{"section": "fabric", "reason": "devlink: command not found"}], {"lag-type", "hw-tc-offload-off"}, set()),
+    ],
+)
+def test_the_audit_passes_nothing_that_was_not_read(
+    unread: list[dict[str, str]], not_checked: set[str], passed: set[str]
+) -> None:
+    document = fs.changed(fs.gpu_host(), "fabric", "pfs", 0, "mtu", value=1500)
+    result = audit.audit({**document, "unread": unread})  # type: ignore[typeddict-item]
+    assert "mtu-mismatch" in {one["id"] for one in result["findings"]}  # what was seen counts nevertheless
+    assert not_checked <= {one["id"] for one in result["not_checked"]}
+    assert passed <= set(result["passed"]) and not not_checked & set(result["passed"])
+
+
+def test_a_host_without_sriov_ports_passes() -> None:
+    document = {**fs.gpu_host(cards=0, gpus=0), "fabric": fs.fabric([])}
+    ours = {rule.id for rule in fabric_explain.RULES}
+    assert ours <= set(audit.audit(document)["passed"])  # type: ignore[arg-type]
+
+
 @given(st.data())
 def test_nothing_read_is_nothing_said_and_no_error(data: st.DataObject) -> None:
     """Whatever of the document could not be read: no exception, and a healthy host stays without findings."""
