@@ -21,9 +21,14 @@ from .reset import former_variant, machines
 from .reset import reset as make
 from .store import SimError, Store, sim_dir
 
-app = typer.Typer(no_args_is_help=True, help="Simulated rack: GPU servers with mlx5 cards as models, to try the fabric on.")
+app = typer.Typer(
+    no_args_is_help=True, help="Simulated rack: GPU servers with mlx5 cards as models, to try the fabric on."
+)
 
-Hosts = Annotated[list[str] | None, typer.Argument(help="Names; all that were made where none is given.", metavar="[HOST]...")]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Argument(help="Names; all that were made where none is given.", metavar="[HOST]..."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -50,8 +55,12 @@ def _variant(words: list[str]) -> dict[str, Any]:
 @app.command()
 def reset(
     hosts: Hosts = None,
-    inventory: Annotated[str, typer.Option("--inventory", "-i", help="Take the names from here as well.")] = "",
-    variant: Annotated[list[str] | None, typer.Option(help="KEY=VALUE: what differs from the usual server.")] = None,
+    inventory: Annotated[
+        str, typer.Option("--inventory", "-i", help="Take the names from here as well.")
+    ] = "",
+    variant: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE: what differs from the usual server.")
+    ] = None,
 ) -> None:
     """Set hosts to factory state; makes those that do not exist yet."""
     with _plain():
@@ -80,7 +89,10 @@ def _named(inventory: str) -> dict[str, dict[str, Any]]:
     loader = DataLoader()
     found = InventoryManager(loader=loader, sources=[path])
     variables = VariableManager(loader=loader, inventory=found)
-    return {str(host): dict(variables.get_vars(host=host).get("nearmetal_sim") or {}) for host in found.get_hosts()}
+    return {
+        str(host): dict(variables.get_vars(host=host).get("nearmetal_sim") or {})
+        for host in found.get_hosts()
+    }
 
 
 @app.command()
@@ -101,13 +113,23 @@ def show(hosts: Hosts = None, as_json: Json = False) -> None:
     else:
         table = Table("host", "reachable", "boots", "VFs", "LAG", "kubelet", "faults")
         for one in found:
-            cells = (one["host"], "yes" if one["reachable"] else "no", one["boots"], one["vfs"], one["lag"], one["units"], one["faults"])
+            cells = (
+                one["host"],
+                "yes" if one["reachable"] else "no",
+                one["boots"],
+                one["vfs"],
+                one["lag"],
+                one["units"],
+                one["faults"],
+            )
             table.add_row(*map(str, cells))
         Console().print(table if found else "No simulated host was made yet: nearmetal sim reset")
 
 
 @app.command()
-def inject(host: str, fault: Annotated[str, typer.Argument(help="NAME or NAME=VALUE; see `sim faults`.")]) -> None:
+def inject(
+    host: str, fault: Annotated[str, typer.Argument(help="NAME or NAME=VALUE; see `sim faults`.")]
+) -> None:
     """Plant a fault, or a change made by hand, at once."""
     with _plain():
         machine = Machine(Store(sim_dir()), host)
@@ -121,7 +143,11 @@ def inject(host: str, fault: Annotated[str, typer.Argument(help="NAME or NAME=VA
 def faults(as_json: Json = False) -> None:
     """List the faults that can be planted."""
     if as_json:
-        typer.echo(json.dumps({name: {"about": f.about, "value": f.value} for name, f in planted.FAULTS.items()}, indent=1))
+        typer.echo(
+            json.dumps(
+                {name: {"about": f.about, "value": f.value} for name, f in planted.FAULTS.items()}, indent=1
+            )
+        )
         return
     table = Table("fault", "what it does")
     for name, fault in planted.FAULTS.items():

@@ -97,7 +97,9 @@ def _lockdown(machine: Any, value: str) -> None:
 
 def _half_written(machine: Any, value: str) -> None:
     """A file is cut in half, as after a power loss under a program that does not write atomically."""
-    path = value or next((p for p in ("/etc/nearmetal/fabric.json", "/etc/default/grub") if machine.files.there(p)), "")
+    path = value or next(
+        (p for p in ("/etc/nearmetal/fabric.json", "/etc/default/grub") if machine.files.there(p)), ""
+    )
     data = machine.files.read_text(path)
     if data is None:
         raise ValueError(f"there is no {path}")
@@ -141,7 +143,7 @@ def _path_breaks(machine: Any, value: str) -> None:
 
 
 def path_broken(state: State) -> str:
-    """With mgmt-path-breaks: the switch shuts the port as long as the fabric is not as it was when the fault was planted."""
+    """With mgmt-path-breaks: the switch shuts the port while the fabric is other than when it was planted."""
     former = state["faults"].get("mgmt-path-breaks")
     return "the switch has shut the port of the management path" if former and former != fabric(state) else ""
 
@@ -160,12 +162,23 @@ def _bond_by_operator(machine: Any, value: str) -> None:
     state = machine.state
     name, mode = value or "bond-ops", "802.3ad"
     files = {
-        "networkd": ("/etc/systemd/network/90-ops.netdev", f"[NetDev]\nName={name}\nKind=bond\n\n[Bond]\nMode={mode}\n"),
-        "NetworkManager": (f"/etc/NetworkManager/system-connections/{name}.nmconnection",
-                           f"[connection]\nid={name}\ntype=bond\ninterface-name={name}\n\n[bond]\nmode={mode}\n"),
-        "ifupdown": (f"/etc/network/interfaces.d/{name}", f"auto {name}\niface {name} inet manual\n    bond-mode {mode}\n    bond-slaves none\n"),
-        "netplan": ("/etc/netplan/90-ops.yaml", f"network:\n  version: 2\n  bonds:\n    {name}:\n      parameters:\n        mode: {mode}\n"),
-    }  # fmt: skip
+        "networkd": (
+            "/etc/systemd/network/90-ops.netdev",
+            f"[NetDev]\nName={name}\nKind=bond\n\n[Bond]\nMode={mode}\n",
+        ),
+        "NetworkManager": (
+            f"/etc/NetworkManager/system-connections/{name}.nmconnection",
+            f"[connection]\nid={name}\ntype=bond\ninterface-name={name}\n\n[bond]\nmode={mode}\n",
+        ),
+        "ifupdown": (
+            f"/etc/network/interfaces.d/{name}",
+            f"auto {name}\niface {name} inet manual\n    bond-mode {mode}\n    bond-slaves none\n",
+        ),
+        "netplan": (
+            "/etc/netplan/90-ops.yaml",
+            f"network:\n  version: 2\n  bonds:\n    {name}:\n      parameters:\n        mode: {mode}\n",
+        ),
+    }
     machine.files.write(*files[state["variant"]["owner"]])
     if name not in state["netdevs"]:
         net.add_bond(state, name, {"mode": mode, "miimon": "100"})
@@ -235,22 +248,36 @@ FAULTS: dict[str, Fault] = {
     "vfs-removed": Fault("all VFs are gone (sriov_numvfs 0), or those of one PF", _vfs_removed, "PF"),
     "vfs-bound": Fault("somebody binds all free VFs to their network driver", _vfs_bound),
     "vf-in-use": Fault("a guest holds a VF, or all that are bound to vfio-pci", _vf_in_use, "VF"),
-    "vf-driver-slow": Fault("network devices of VFs appear late, after 3 seconds", _mark("vf-driver-slow", 3.0), "SECONDS"),
+    "vf-driver-slow": Fault(
+        "network devices of VFs appear late, after 3 seconds", _mark("vf-driver-slow", 3.0), "SECONDS"
+    ),
     "fw-lockdown": Fault("the kernel is locked down: no firmware query, no setpci", _lockdown),
     "fw-set-refused": Fault("the firmware takes no new settings", _mark("fw-set-refused")),
     "fw-warm-reboot-not-enough": Fault("a warm reboot no longer loads firmware settings", _warm),
     "fwreset-refused": Fault("cards refuse mstfwreset", _fwreset_refused),
-    "fw-needs-power-cycle": Fault("neither a warm reboot nor mstfwreset loads firmware settings", _power_cycle_needed),
+    "fw-needs-power-cycle": Fault(
+        "neither a warm reboot nor mstfwreset loads firmware settings", _power_cycle_needed
+    ),
     "sriov-off-in-bios": Fault("SR-IOV is off in the BIOS: VFs cannot be made (ENOMEM)", _sriov_off),
     "iommu-off-in-bios": Fault("VT-d is off in the BIOS, after a power cycle", _iommu_off),
-    "config-acs-misparsed": Fault("the kernel takes only the first address of pci=config_acs=", _mark("config-acs-misparsed")),
+    "config-acs-misparsed": Fault(
+        "the kernel takes only the first address of pci=config_acs=", _mark("config-acs-misparsed")
+    ),
     "no-reboot": Fault("the host does not restart when asked to", _mark("no-reboot")),
     "ports-renamed": Fault("a kernel upgrade with its reboot: ens3f0 becomes ens3f0np0", _ports_renamed),
-    "command-hangs": Fault("commands that start with these words never end", _mark("command-hangs", "devlink"), "WORDS"),
+    "command-hangs": Fault(
+        "commands that start with these words never end", _mark("command-hangs", "devlink"), "WORDS"
+    ),
     "half-written-file": Fault("a file is cut in half", _half_written, "PATH"),
-    "dies-at-step": Fault("the host loses power instead of its K-th next change", _after("dies-at-step"), "K"),
-    "program-dies-at-step": Fault("the program that makes the K-th next change is killed", _after("program-dies-at-step"), "K"),
-    "mgmt-path-breaks": Fault("the management path is dead while VFs, eswitches and bonds are other than now", _path_breaks),
+    "dies-at-step": Fault(
+        "the host loses power instead of its K-th next change", _after("dies-at-step"), "K"
+    ),
+    "program-dies-at-step": Fault(
+        "the program that makes the K-th next change is killed", _after("program-dies-at-step"), "K"
+    ),
+    "mgmt-path-breaks": Fault(
+        "the management path is dead while VFs, eswitches and bonds are other than now", _path_breaks
+    ),
     "mgmt-down": Fault("the management port is down", _management_down),
     "bond-by-operator": Fault("somebody bonds the ports of the first card", _bond_by_operator, "NAME"),
     "cable-out": Fault("a cable is pulled (of the first PF)", _cable(False), "PF"),

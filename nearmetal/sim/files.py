@@ -25,6 +25,9 @@ class Errno(Exception):
         self.number = number
 
 
+Names = list[str]
+
+
 class Files:
     """Files of one state. `changed()` is to be called when the state was changed by anybody else."""
 
@@ -45,7 +48,9 @@ class Files:
         """All layers of this moment; a later one wins."""
         if self._layers is None:
             hw = self.state["hw"]
-            static = sysstatic.layer(hw["sockets"], hw["cores"], hw["threads"], hw["memory_gib"], self.state["variant"]["gpu"])
+            static = sysstatic.layer(
+                hw["sockets"], hw["cores"], hw["threads"], hw["memory_gib"], self.state["variant"]["gpu"]
+            )
             if self._disk is None:
                 self._disk = self._files()
             self._layers = [static, sysfs.layer(self.state), self._disk]
@@ -55,7 +60,15 @@ class Files:
         found = Layer()
         for path in ("/dev/kvm", "/usr/lib/systemd/systemd", *osfiles.programs(self.state)):
             found.file(path, "")
-        for path in ("/run/systemd/system", "/etc/systemd/system", "/usr/lib/systemd/system", "/boot/grub", "/root", "/tmp", "/var/lib"):
+        for path in (
+            "/run/systemd/system",
+            "/etc/systemd/system",
+            "/usr/lib/systemd/system",
+            "/boot/grub",
+            "/root",
+            "/tmp",
+            "/var/lib",
+        ):
             found.folder(path)
         for name in osfiles.services(self.state):
             found.file(f"/usr/lib/systemd/system/{name}", f"[Unit]\nDescription={name}\n")
@@ -139,7 +152,9 @@ class Files:
         for layer in reversed(self.layers):
             if real in layer.links:
                 return layer.links[real]
-        raise Errno(errno.EINVAL if self._content(real) is not None or self._is_folder(real) else errno.ENOENT)
+        raise Errno(
+            errno.EINVAL if self._content(real) is not None or self._is_folder(real) else errno.ENOENT
+        )
 
     def there(self, path: str) -> bool:
         """Whether a path is there, links followed."""
@@ -156,7 +171,7 @@ class Files:
         except Errno:
             return None
 
-    def names(self, path: str) -> list[str]:
+    def names(self, path: str) -> Names:
         """Names in a folder; none where it is not there."""
         try:
             return self.list(path)

@@ -77,7 +77,9 @@ class Simulated:
         """See Host."""
         return self._files().there(path)
 
-    def write(self, path: str, text: str, mode: int | None = None, in_place: bool = False, backup: bool = True) -> None:
+    def write(
+        self, path: str, text: str, mode: int | None = None, in_place: bool = False, backup: bool = True
+    ) -> None:
         """See Host."""
         self._settle()
         with self.machine.session() as state:

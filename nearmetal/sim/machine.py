@@ -69,7 +69,9 @@ class Machine:
         if stamp != self._stamp or not self.state:
             state = self.store.load(self.name)
             if state is None:
-                raise SimError(f"{self.name} is no simulated host: `nearmetal sim reset {self.name}` makes it")
+                raise SimError(
+                    f"{self.name} is no simulated host: `nearmetal sim reset {self.name}` makes it"
+                )
             self.state.clear()
             self.state.update(state)
             self.files.changed()
@@ -102,7 +104,9 @@ class Machine:
         """Ask for a restart: the host is gone at once, and comes back by itself (see settle)."""
         if "no-reboot" in self.state["faults"]:
             return
-        self.state["boot"].update(pending="cold" if cold else "warm", gone_until=self.state["now"] + RESTART_S)
+        self.state["boot"].update(
+            pending="cold" if cold else "warm", gone_until=self.state["now"] + RESTART_S
+        )
 
     def _boot(self) -> None:
         with self.session() as state:
@@ -155,11 +159,13 @@ class Machine:
             state["units"][unit] = {"active": "active", "result": "running"}
             code, words = self._unit_program(timer["argv"], unit)
             self.state["units"][unit] = {
-                "active": "failed" if code else "inactive", "result": f"exit-code {code}" if code else "success", "words": words[-800:],
-            }  # fmt: skip
+                "active": "failed" if code else "inactive",
+                "result": f"exit-code {code}" if code else "success",
+                "words": words[-800:],
+            }
 
     def run_python(self, path: str, data: bytes, words: list[str]) -> Answer:
-        """Run a Python program of the host: the file is laid out below the store, the process sees the simulated host."""
+        """Run a Python program of the host: its file is laid out below the store, it sees the simulated host."""
         self.store.tmp.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.store.tmp) as folder:
             copy = Path(folder) / path.rpartition("/")[2]
@@ -173,18 +179,33 @@ class Machine:
                 self._load()
 
     def process(self, argv: list[str], data: bytes, folder: str) -> Answer:
-        """A process on this machine that belongs to the host; read-only but for the store, where the kernel allows it."""
+        """A process on this machine for the host; read-only but for the store, where the kernel allows it."""
         top = str(self.store.top)
         env = {
-            "PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "LC_ALL": "C.UTF-8", VARIABLE: f"{top}:{self.name}",
-            "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONDONTWRITEBYTECODE": "1",
-        }  # fmt: skip
+            "PATH": os.defpath,
+            "HOME": folder,
+            "TMPDIR": folder,
+            "LC_ALL": "C.UTF-8",
+            VARIABLE: f"{top}:{self.name}",
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         sandbox.prepare()
         done = subprocess.run(
-            argv, input=data, capture_output=True, env=env, cwd=folder, timeout=PROGRAM_S, check=False,
+            argv,
+            input=data,
+            capture_output=True,
+            env=env,
+            cwd=folder,
+            timeout=PROGRAM_S,
+            check=False,
             preexec_fn=lambda: sandbox.enter(top) and None,
-        )  # fmt: skip
-        return done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode("utf-8", "surrogateescape")
+        )
+        return (
+            done.returncode,
+            done.stdout.decode("utf-8", "surrogateescape"),
+            done.stderr.decode("utf-8", "surrogateescape"),
+        )
 
     def step(self, what: str) -> None:
         """Before every change: count it, and let the faults that wait for it strike. Raises PowerLoss or Killed."""
@@ -204,7 +225,7 @@ class Machine:
         raise how
 
     def reachable(self) -> str:
-        """"" where a controller gets through to the host; else why not."""
+        """Nothing ("") where a controller gets through to the host; else why not."""
         state = self.state
         if state["boot"].get("dead"):
             return f"it does not boot: {state['boot']['dead']}"

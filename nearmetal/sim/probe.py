@@ -19,6 +19,7 @@ from . import commands, faults
 from .files import Errno, Files
 from .machine import Machine
 
+
 class NotTheProbe(Exception):
     """The text is not a program of the collector; one sentence."""
 
@@ -37,8 +38,15 @@ def answer(collector: Any, machine: Machine, text: str) -> str:
     machine.settle()
     with machine.session(changes=False):
         posix = _Posix(machine.files)
-        modules = {"posix": posix, "_json": __import__("_json"), "subprocess": _subprocess(machine, header["T"])}
-        space = {**header, "__builtins__": {**vars(builtins), "__import__": lambda name, *_rest: modules[name]}}
+        modules = {
+            "posix": posix,
+            "_json": __import__("_json"),
+            "subprocess": _subprocess(machine, header["T"]),
+        }
+        space = {
+            **header,
+            "__builtins__": {**vars(builtins), "__import__": lambda name, *_rest: modules[name]},
+        }
         exec(_compiled(source), space)
     return b"".join(posix.written).decode("utf-8", "surrogateescape")
 
@@ -59,7 +67,9 @@ def _split(collector: Any, text: str) -> tuple[dict[str, Any], str]:
     except (SyntaxError, ValueError) as err:
         raise NotTheProbe(f"the head of the program is not readable: {err}") from None
     if set(known) != {"M", "R", "P", "X", "K", "T"}:
-        raise NotTheProbe(f"the program has other variables than this version of nearmetal sends: {', '.join(sorted(known))}")
+        raise NotTheProbe(
+            f"the program has other variables than this version of nearmetal sends: {', '.join(sorted(known))}"
+        )
     if known["R"]:
         raise NotTheProbe(f"root {known['R']}: a simulated host has no trees besides its own")
     return known, shrunk
@@ -164,7 +174,9 @@ def _subprocess(machine: Machine, patience: int) -> ModuleType | SimpleNamespace
             if faults.hangs(machine.state, self.argv):
                 raise TimeoutExpired
             self.returncode = self.said[0]
-            return self.said[1].encode("utf-8", "surrogateescape"), self.said[2].encode("utf-8", "surrogateescape")
+            return self.said[1].encode("utf-8", "surrogateescape"), self.said[2].encode(
+                "utf-8", "surrogateescape"
+            )
 
         def kill(self) -> None:
             return

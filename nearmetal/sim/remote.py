@@ -17,16 +17,33 @@ from .machine import Machine
 Answer = tuple[int, str, str]
 
 MODULES = (
-    "cpu_isolation", "gpu_passthrough", "host_info", "hugepages", "kernel_cmdline", "network_guard", "nic_firmware", "pcie_settings",
-    "reboot", "sriov", "vf_lag",
-)  # fmt: skip
+    "cpu_isolation",
+    "gpu_passthrough",
+    "host_info",
+    "hugepages",
+    "kernel_cmdline",
+    "network_guard",
+    "nic_firmware",
+    "pcie_settings",
+    "reboot",
+    "sriov",
+    "vf_lag",
+)
 """Modules that reach a host only through `Host`: these are let through."""
 
 PREFIX = "ansible_collections.nearmetal.rack.plugins.modules."
 FQN = re.compile(r"\bmodule_fqn=(['\"])([\w.]+)\1")
 SUCCESS = re.compile(r"echo (BECOME-SUCCESS-\w+) ?; ?")
-SETTLED = re.compile(r"for i in \$\(seq \d+\); do systemctl list-jobs .*; (cat /proc/sys/kernel/random/boot_id)")
-ALLOWED = ("cat /proc/sys/kernel/random/boot_id", "shutdown -r now", "ipmitool chassis power cycle", "true", "sync")
+SETTLED = re.compile(
+    r"for i in \$\(seq \d+\); do systemctl list-jobs .*; (cat /proc/sys/kernel/random/boot_id)"
+)
+ALLOWED = (
+    "cat /proc/sys/kernel/random/boot_id",
+    "shutdown -r now",
+    "ipmitool chassis power cycle",
+    "true",
+    "sync",
+)
 """Raw commands, word by word; `sync;` and `PATH=...` may stand before them."""
 
 

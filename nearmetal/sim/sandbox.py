@@ -21,7 +21,7 @@ def prepare() -> None:
 
 
 def enter(writable: str) -> bool:
-    """Make everything read-only for this process and its children, but for `writable`. False where the kernel forbids it."""
+    """Make everything but `writable` read-only for this process. False where the kernel forbids it."""
     if _libc is None:
         return False
     try:
@@ -40,4 +40,9 @@ def _readonly(path: bytes, on: bool, recursive: bool) -> bool:
     assert _libc is not None
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY if on else 0, 0 if on else MOUNT_ATTR_RDONLY, 0, 0)
     flags = AT_RECURSIVE if recursive else 0
-    return bool(_libc.syscall(SYS_MOUNT_SETATTR, AT_FDCWD, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes)) == 0)
+    return bool(
+        _libc.syscall(
+            SYS_MOUNT_SETATTR, AT_FDCWD, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes)
+        )
+        == 0
+    )

@@ -1,4 +1,4 @@
-"""Where simulated hosts live: one JSON document each, written atomically, one lock each; contents of large files beside.
+"""Where simulated hosts live: a JSON document and a lock each; contents of large files beside.
 
 NEARMETAL_SIM_DIR/
     hosts/NAME.json   the state (shape: model/factory.py)

@@ -46,6 +46,8 @@ requirements:
   - the nearmetal Python package on the controller
 """
 
+from pathlib import Path
+
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.connection import ConnectionBase
 from ansible_collections.nearmetal.rack.plugins.module_utils import collector
@@ -64,13 +66,16 @@ class Connection(ConnectionBase):  # type: ignore[misc]
     transport = "nearmetal.rack.simulated"
     has_pipelining = True
     always_pipeline_modules = True
+    _connected = False
 
     def _connect(self) -> Connection:
         if MISSING is not None:
-            raise AnsibleError("the connection nearmetal.rack.simulated needs the Python package nearmetal: %s" % MISSING)
+            raise AnsibleError(
+                "the connection nearmetal.rack.simulated needs the Python package nearmetal: %s" % MISSING
+            )
         if not self._connected:
             folder = self.get_option("sim_dir")
-            rack = store.Store(store.Path(folder).absolute() if folder else store.sim_dir())
+            rack = store.Store(Path(folder).absolute() if folder else store.sim_dir())
             self._machine = machine.Machine(rack, str(self.get_option("host")))
             try:
                 reset.ensure(self._machine, self.get_option("variant"))
@@ -79,7 +84,9 @@ class Connection(ConnectionBase):  # type: ignore[misc]
             self._connected = True
         return self
 
-    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+    def exec_command(
+        self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
+    ) -> tuple[int, bytes, bytes]:
         """Run the probe, a module of ours, or one of a few words; see nearmetal/sim/remote.py."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         self._connect()
@@ -104,4 +111,3 @@ class Connection(ConnectionBase):  # type: ignore[misc]
     def close(self) -> None:
         """End it."""
         self._connected = False
-

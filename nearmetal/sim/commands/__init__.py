@@ -13,13 +13,38 @@ Answer = tuple[int, str, str]
 Machine = Any
 
 MODULES = {
-    "ip": "ip", "bridge": "ip", "devlink": "devlink", "ethtool": "tools", "ovs-vsctl": "ovs", "ovs-appctl": "ovs",
-    "systemctl": "services", "systemd-run": "services", "networkctl": "services", "nmcli": "services", "netplan": "services",
-    "ifup": "services", "ifdown": "services", "ifquery": "services", "udevadm": "tools", "setpci": "tools", "modprobe": "tools",
-    "update-grub": "tools", "grub-mkconfig": "tools", "mstconfig": "cards", "mlxconfig": "cards", "mstfwreset": "cards",
-    "mlxfwreset": "cards", "ipmitool": "tools", "dmesg": "tools", "sh": "programs", "python3": "programs", "cat": "tools",
-    "shutdown": "tools", "reboot": "tools", "lspci": "tools",
-}  # fmt: skip
+    "ip": "ip",
+    "bridge": "ip",
+    "devlink": "devlink",
+    "ethtool": "tools",
+    "ovs-vsctl": "ovs",
+    "ovs-appctl": "ovs",
+    "systemctl": "services",
+    "systemd-run": "services",
+    "networkctl": "services",
+    "nmcli": "services",
+    "netplan": "services",
+    "ifup": "services",
+    "ifdown": "services",
+    "ifquery": "services",
+    "udevadm": "tools",
+    "setpci": "tools",
+    "modprobe": "tools",
+    "update-grub": "tools",
+    "grub-mkconfig": "tools",
+    "mstconfig": "cards",
+    "mlxconfig": "cards",
+    "mstfwreset": "cards",
+    "mlxfwreset": "cards",
+    "ipmitool": "tools",
+    "dmesg": "tools",
+    "sh": "programs",
+    "python3": "programs",
+    "cat": "tools",
+    "shutdown": "tools",
+    "reboot": "tools",
+    "lspci": "tools",
+}
 """Program -> module with a function `run(machine, argv, stdin)`."""
 
 ALWAYS = ("cat", "sh", "python3", "shutdown", "reboot")
@@ -43,16 +68,20 @@ def run(machine: Machine, argv: list[str], stdin: str = "") -> Answer:
     installed = {path.rpartition("/")[2] for path in osfiles.programs(machine.state)}
     if program not in MODULES:
         if argv[0].startswith("/") and machine.files.there(argv[0]):
-            return importlib.import_module(f"{__name__}.programs").run(machine, argv, stdin)  # type: ignore[no-any-return]
+            return _handler("programs")(machine, argv, stdin)
         return not_simulated(argv)
     if program not in installed and program not in ALWAYS:
         raise Unknown(program)
-    handler: Callable[[Machine, list[str], str], Answer] = importlib.import_module(f"{__name__}.{MODULES[program]}").run
     try:
-        return handler(machine, [program, *argv[1:]], stdin)
+        return _handler(MODULES[program])(machine, [program, *argv[1:]], stdin)
     except Refusal as err:
         words = err.words or f"{NETLINK.get(program, program + ':')} {err.reason}"
         return 2 if program in ("ip", "bridge") else 1, "", words + "\n"
+
+
+def _handler(module: str) -> Callable[[Machine, list[str], str], Answer]:
+    handler: Callable[[Machine, list[str], str], Answer] = importlib.import_module(f"{__name__}.{module}").run
+    return handler
 
 
 NETLINK = {"ip": "RTNETLINK answers:", "bridge": "RTNETLINK answers:", "devlink": "kernel answers:"}
@@ -62,7 +91,9 @@ def observes(argv: list[str]) -> bool:
     """Whether a command only looks: it then takes no step in the life of the host."""
     program, words = argv[0].rpartition("/")[2], argv[1:]
     if program in ("ip", "bridge", "devlink", "networkctl", "nmcli"):
-        return not {"set", "add", "del", "delete", "reload", "reconfigure", "up", "down", "modify"} & set(words)
+        return not {"set", "add", "del", "delete", "reload", "reconfigure", "up", "down", "modify"} & set(
+            words
+        )
     if program == "systemctl":
         return bool(words) and words[0] in ("is-active", "is-enabled", "show", "status", "cat", "list-units")
     if program == "ethtool":

@@ -16,12 +16,14 @@ State = dict[str, Any]
 
 
 def run(machine: Machine, argv: list[str], stdin: str) -> Answer:
-    """devlink."""
+    """Devlink."""
     state, words = machine.state, [word for word in argv[1:] if word not in ("-j", "-p", "-jp")]
     if words[:2] == ["port", "show"] or words == ["port"]:
         return _out(argv, {"port": ports(state)})
     if words[:2] == ["dev", "show"] or words == ["dev"]:
-        known = {f"pci/{pf}": {} for pf, entry in state["pfs"].items() if entry["driver"] == "mlx5_core"}
+        known: dict[str, Any] = {
+            f"pci/{pf}": {} for pf, entry in state["pfs"].items() if entry["driver"] == "mlx5_core"
+        }
         return _out(argv, {"dev": known})
     if words[:3] == ["dev", "eswitch", "show"] and len(words) == 4:
         address = _address(words[3])
@@ -33,7 +35,12 @@ def run(machine: Machine, argv: list[str], stdin: str) -> Answer:
         return 0, "", ""
     if words[:3] == ["dev", "param", "show"] and words[4:5] == ["name"] and len(words) == 6:
         return _out(argv, _show_param(state, words[3], words[5]))
-    if words[:3] == ["dev", "param", "set"] and words[4:5] == ["name"] and words[6:7] == ["value"] and words[8:] == ["cmode", "runtime"]:
+    if (
+        words[:3] == ["dev", "param", "set"]
+        and words[4:5] == ["name"]
+        and words[6:7] == ["value"]
+        and words[8:] == ["cmode", "runtime"]
+    ):
         return _set_param(state, _address(words[3]), words[5], words[7])
     return not_simulated(argv)
 
@@ -79,15 +86,30 @@ def ports(state: State) -> dict[str, Any]:
         entry = state["pfs"][pf]
         handle = f"auxiliary/mlx5_core.eth.{at}" if auxiliary else f"pci/{pf}"
         found[f"{handle}/65535"] = {
-            "type": "eth", "netdev": entry["netdev"], "flavour": "physical", "port": entry["port"], "splittable": False,
-        }  # fmt: skip
+            "type": "eth",
+            "netdev": entry["netdev"],
+            "flavour": "physical",
+            "port": entry["port"],
+            "splittable": False,
+        }
         for vf in entry["vfs"]:
             if vf["representor"]:
                 found[f"pci/{pf}/{vf['index'] + 1}"] = {
-                    "type": "eth", "netdev": vf["representor"], "flavour": "pcivf", "controller": 0, "pfnum": entry["port"],
-                    "vfnum": vf["index"], "external": False, "splittable": False,
+                    "type": "eth",
+                    "netdev": vf["representor"],
+                    "flavour": "pcivf",
+                    "controller": 0,
+                    "pfnum": entry["port"],
+                    "vfnum": vf["index"],
+                    "external": False,
+                    "splittable": False,
                     "function": {"hw_addr": vf["mac"], "roce": "enable"},
-                }  # fmt: skip
+                }
             if vf["driver"] == "mlx5_core":
-                found[f"pci/{vf['address']}/1"] = {"type": "eth", "netdev": vf["netdev"], "flavour": "virtual", "splittable": False}
+                found[f"pci/{vf['address']}/1"] = {
+                    "type": "eth",
+                    "netdev": vf["netdev"],
+                    "flavour": "virtual",
+                    "splittable": False,
+                }
     return found

@@ -15,16 +15,27 @@ BOND_OPTIONS = ("mode", "miimon", "lacp_rate", "xmit_hash_policy")
 
 
 def run(machine: Machine, argv: list[str], stdin: str) -> Answer:
-    """ip or bridge."""
+    """Ip or bridge."""
     words = [word for word in argv[1:] if word not in ("-j", "-d", "-json", "-details", "-br")]
     if argv[0] == "bridge":
         return _bridge(machine, argv, words)
     if words[:1] == ["link"] and words[1:2] in (["set"], ["add"], ["del"], ["delete"]):
-        return {"set": _set, "add": _add, "del": _delete, "delete": _delete}[words[1]](machine, argv, words[2:])
-    if words[:1] in (["addr"], ["address"]) and words[1:2] in (["add"], ["del"]) and words[3:4] == ["dev"] and len(words) == 5:
+        return {"set": _set, "add": _add, "del": _delete, "delete": _delete}[words[1]](
+            machine, argv, words[2:]
+        )
+    if (
+        words[:1] in (["addr"], ["address"])
+        and words[1:2] in (["add"], ["del"])
+        and words[3:4] == ["dev"]
+        and len(words) == 5
+    ):
         {"add": net.add_address, "del": net.del_address}[words[1]](machine.state, words[4], words[2])
         return 0, "", ""
-    if words[:1] in (["link"], ["addr"], ["address"]) and words[1:2] in (["show"], []) and ("-j" in argv or "-json" in argv):
+    if (
+        words[:1] in (["link"], ["addr"], ["address"])
+        and words[1:2] in (["show"], [])
+        and ("-j" in argv or "-json" in argv)
+    ):
         return _show(machine.state, words, detailed="-d" in argv or "-details" in argv)
     return not_simulated(argv)
 
@@ -35,7 +46,14 @@ def _show(state: State, words: list[str], detailed: bool) -> Answer:
         raise Refusal(19, f'Device "{only}" does not exist.')
     make = _link if words[0] == "link" else _addresses
     names = sorted(state["netdevs"], key=lambda name: state["netdevs"][name]["index"])
-    return 0, json.dumps([make(state, name, detailed) for name in names if not only or name == only], separators=(",", ":")) + "\n", ""
+    return (
+        0,
+        json.dumps(
+            [make(state, name, detailed) for name in names if not only or name == only], separators=(",", ":")
+        )
+        + "\n",
+        "",
+    )
 
 
 def _base(state: State, name: str) -> dict[str, Any]:
@@ -51,14 +69,27 @@ def _base(state: State, name: str) -> dict[str, Any]:
         flags.insert(0, "NO-CARRIER")
     known = state["pfs"].get(device["pci"])
     kind = "loopback" if device["kind"] == "lo" else eswitch.link_type(state, known) if known else "ether"
-    entry: dict[str, Any] = {"ifindex": device["index"], "ifname": name, "flags": flags, "mtu": device["mtu"], "qdisc": "mq"}
+    entry: dict[str, Any] = {
+        "ifindex": device["index"],
+        "ifname": name,
+        "flags": flags,
+        "mtu": device["mtu"],
+        "qdisc": "mq",
+    }
     if device["kind"] == "vlan":
         entry["link"] = device["link"]
     if device["master"]:
         entry["master"] = device["master"]
     word = "UNKNOWN" if device["kind"] == "lo" else net.operstate(state, name).upper()
-    entry.update(operstate=word, linkmode="DEFAULT", group="default", txqlen=1000, link_type=kind, address=device["mac"],
-                 broadcast="ff:ff:ff:ff:ff:ff")  # fmt: skip
+    entry.update(
+        operstate=word,
+        linkmode="DEFAULT",
+        group="default",
+        txqlen=1000,
+        link_type=kind,
+        address=device["mac"],
+        broadcast="ff:ff:ff:ff:ff:ff",
+    )
     if device["perm_mac"] != device["mac"] and device["kind"] in ("pf", "vf"):
         entry["permaddr"] = device["perm_mac"]
     return entry
@@ -76,7 +107,9 @@ def _link(state: State, name: str, detailed: bool) -> dict[str, Any]:
         pf = device["pci"] if device["kind"] == "pf" else device["pf"] if device["kind"] == "rep" else ""
         if pf and state["pfs"][pf]["kind"] == "mlx5":
             number = state["pfs"][pf]["port"]
-            entry["phys_port_name"] = f"pf{number}vf{device['vf']}" if device["kind"] == "rep" else f"p{number}"
+            entry["phys_port_name"] = (
+                f"pf{number}vf{device['vf']}" if device["kind"] == "rep" else f"p{number}"
+            )
             shown = eswitch.switch_id(state, pf)
             if shown:
                 entry["phys_switch_id"] = shown
@@ -110,7 +143,10 @@ def _info(state: State, name: str, device: dict[str, Any]) -> dict[str, Any]:
     if device["kind"] == "bond":
         info["info_data"] = _bond_data(state, name)
     elif device["kind"] == "bridge":
-        info["info_data"] = {"vlan_filtering": state["bridges"][name]["vlan_filtering"], "vlan_default_pvid": 1}
+        info["info_data"] = {
+            "vlan_filtering": state["bridges"][name]["vlan_filtering"],
+            "vlan_default_pvid": 1,
+        }
     elif device["kind"] == "vlan":
         info["info_data"] = {"protocol": "802.1Q", "id": device["vid"], "flags": ["REORDER_HDR"]}
     if device["master"] in state["bonds"]:
@@ -118,9 +154,12 @@ def _info(state: State, name: str, device: dict[str, Any]) -> dict[str, Any]:
         backup = bond["mode"] == "active-backup" and bond["active"] != name
         info["info_slave_kind"] = "bond"
         info["info_slave_data"] = {
-            "state": "BACKUP" if backup else "ACTIVE", "mii_status": "UP" if net.carrier(state, name) else "DOWN",
-            "link_failure_count": 0, "perm_hwaddr": device["perm_mac"], "queue_id": 0,
-        }  # fmt: skip
+            "state": "BACKUP" if backup else "ACTIVE",
+            "mii_status": "UP" if net.carrier(state, name) else "DOWN",
+            "link_failure_count": 0,
+            "perm_hwaddr": device["perm_mac"],
+            "queue_id": 0,
+        }
     elif device["master"] in state["bridges"]:
         info["info_slave_kind"] = "bridge"
     return info
@@ -128,8 +167,18 @@ def _info(state: State, name: str, device: dict[str, Any]) -> dict[str, Any]:
 
 def _bond_data(state: State, name: str) -> dict[str, Any]:
     bond = state["bonds"][name]
-    data = {"mode": bond["mode"], "miimon": bond["miimon"], "updelay": 0, "downdelay": 0, "use_carrier": 1, "arp_interval": 0,
-            "xmit_hash_policy": bond["xmit_hash_policy"], "min_links": 0, "lp_interval": 1, "packets_per_slave": 1}  # fmt: skip
+    data = {
+        "mode": bond["mode"],
+        "miimon": bond["miimon"],
+        "updelay": 0,
+        "downdelay": 0,
+        "use_carrier": 1,
+        "arp_interval": 0,
+        "xmit_hash_policy": bond["xmit_hash_policy"],
+        "min_links": 0,
+        "lp_interval": 1,
+        "packets_per_slave": 1,
+    }
     if bond["mode"] == "active-backup" and bond["active"]:
         data["active_slave"] = bond["active"]
     if bond["mode"] == "802.3ad":
@@ -137,7 +186,13 @@ def _bond_data(state: State, name: str) -> dict[str, Any]:
         ports = len(net.slaves(state, name)) if partner != net.ZERO else min(1, len(net.slaves(state, name)))
         data["ad_lacp_active"] = "on"
         data["ad_lacp_rate"] = bond["lacp_rate"]
-        data["ad_info"] = {"aggregator": 1, "num_ports": ports, "actor_key": 21, "partner_key": 1, "partner_mac": partner}
+        data["ad_info"] = {
+            "aggregator": 1,
+            "num_ports": ports,
+            "actor_key": 21,
+            "partner_key": 1,
+            "partner_mac": partner,
+        }
     return data
 
 
@@ -147,13 +202,21 @@ def _addresses(state: State, name: str, detailed: bool) -> dict[str, Any]:
     for cidr in ["127.0.0.1/8"] if name == "lo" else state["netdevs"][name]["addresses"]:
         local, _slash, length = cidr.partition("/")
         family = "inet6" if ":" in local else "inet"
-        found.append({"family": family, "local": local, "prefixlen": int(length or 32), "scope": "global", "label": name})
+        found.append(
+            {
+                "family": family,
+                "local": local,
+                "prefixlen": int(length or 32),
+                "scope": "global",
+                "label": name,
+            }
+        )
     entry["addr_info"] = found
     return entry
 
 
 def _set(machine: Machine, argv: list[str], words: list[str]) -> Answer:
-    """ip link set [dev] NAME ..."""
+    """Ip link set [dev] NAME ..."""
     state = machine.state
     words = words[1:] if words[:1] == ["dev"] else words
     if not words:
@@ -197,7 +260,7 @@ def _pairs(words: list[str], argv: list[str]) -> dict[str, str]:
 
 
 def _add(machine: Machine, argv: list[str], words: list[str]) -> Answer:
-    """ip link add [link LOWER] [name] NAME type bond|bridge|vlan ..."""
+    """Ip link add [link LOWER] [name] NAME type bond|bridge|vlan ..."""
     state, lower = machine.state, ""
     if words[:1] == ["link"]:
         lower, words = words[1], words[2:]
@@ -211,7 +274,9 @@ def _add(machine: Machine, argv: list[str], words: list[str]) -> Answer:
         net.new(state, name, "bridge", net.virtual_mac(state, name))
         state["bridges"][name] = {"vlan_filtering": int(options.get("vlan_filtering", "0"))}
     elif kind == "vlan" and lower and set(options) <= {"id"}:
-        net.new(state, name, "vlan", net.get(state, lower)["mac"], link=lower, vid=int(options.get("id", "0")))
+        net.new(
+            state, name, "vlan", net.get(state, lower)["mac"], link=lower, vid=int(options.get("id", "0"))
+        )
     else:
         return not_simulated(argv)
     return 0, "", ""

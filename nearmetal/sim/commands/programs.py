@@ -13,15 +13,15 @@ from ..model import boot, sysfs
 from ..model.sysstatic import parse, ranges
 from . import Answer, Machine, not_simulated
 
-SCRIPTS = {"/etc/nearmetal/hugepages": "_hugepages", "/etc/nearmetal/irq-affinity": "_irqs"}
-
 
 def run(machine: Machine, argv: list[str], stdin: str) -> Answer:
-    """sh SCRIPT..., python3 FILE..., or a file of its own."""
+    """Sh SCRIPT..., python3 FILE..., or a file of its own."""
     program = argv[0].rpartition("/")[2]
     words = list(argv)
     if program in ("sh", "python3"):
-        words = [word for word in argv[1:] if not (word.startswith("-") and word in ("-I", "-S", "-E", "-B", "-e"))]
+        words = [
+            word for word in argv[1:] if not (word.startswith("-") and word in ("-I", "-S", "-E", "-B", "-e"))
+        ]
     if not words or not words[0].startswith("/"):
         return not_simulated(argv)
     if not machine.files.there(words[0]):
@@ -29,7 +29,7 @@ def run(machine: Machine, argv: list[str], stdin: str) -> Answer:
     if program == "sh":
         handler = SCRIPTS.get(words[0])
         text = machine.files.read_text(words[0]) or ""
-        return globals()[handler](machine, text, words[1:]) if handler else not_simulated(argv)  # type: ignore[no-any-return]
+        return handler(machine, text, words[1:]) if handler else not_simulated(argv)
     data = machine.files.read(words[0])
     if program != "python3" and not data.startswith(b"#!") or not is_python(data):
         return not_simulated(argv)
@@ -39,7 +39,12 @@ def run(machine: Machine, argv: list[str], stdin: str) -> Answer:
 def is_python(data: bytes) -> bool:
     """A zipapp, or a script for python."""
     first = data.split(b"\n", 1)[0]
-    return b"PK\x03\x04" in data[:200] or first.startswith(b"#!") and b"python" in first or b"import " in data[:4000]
+    return (
+        b"PK\x03\x04" in data[:200]
+        or first.startswith(b"#!")
+        and b"python" in first
+        or b"import " in data[:4000]
+    )
 
 
 POOL = re.compile(r"^pool (\d+) (\d+) (\d+)$", re.MULTILINE)
@@ -69,10 +74,13 @@ def _irqs(machine: Machine, text: str, words: list[str]) -> Answer:
     state["irqs"]["default"] = ranges(_from_mask(mask[1])) if mask else rest[1]
     stuck = ""
     for number, name, node in sysfs.irq_table(state):
-        if not set_irq(state, number, cases.get(node if node is not None else -1, rest[1])):
+        if not set_irq(state, number, str(cases.get(node if node is not None else -1, rest[1]))):
             stuck += f"{number} {name}\n"
     machine.files.write("/run/nearmetal/unmovable-irqs", stuck)
     return 0, "", ""
+
+
+SCRIPTS = {"/etc/nearmetal/hugepages": _hugepages, "/etc/nearmetal/irq-affinity": _irqs}
 
 
 def _from_mask(text: str) -> list[int]:

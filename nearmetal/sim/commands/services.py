@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..model import boot, osfiles, owners, systemd
+from ..model import boot, net, netplan, osfiles, owners, systemd
 from ..model.sysstatic import parse, ranges
 from . import Answer, Machine, not_simulated
 
@@ -17,9 +17,14 @@ OK: Answer = (0, "", "")
 def run(machine: Machine, argv: list[str], stdin: str) -> Answer:
     """One of them."""
     handlers = {
-        "systemctl": _systemctl, "systemd-run": _systemd_run, "networkctl": _networkctl, "nmcli": _nmcli, "netplan": _netplan,
-        "ifup": _ifup, "ifdown": _ifdown,
-    }  # fmt: skip
+        "systemctl": _systemctl,
+        "systemd-run": _systemd_run,
+        "networkctl": _networkctl,
+        "nmcli": _nmcli,
+        "netplan": _netplan,
+        "ifup": _ifup,
+        "ifdown": _ifdown,
+    }
     handler = handlers.get(argv[0])
     return handler(machine, argv) if handler else not_simulated(argv)
 
@@ -52,10 +57,25 @@ def _systemctl(machine: Machine, argv: list[str]) -> Answer:
         return OK
     if verb == "try-restart":
         return _start(machine, [name for name in names if systemd.active(state, name) == "active"])
-    return _stop(machine, names) if verb == "stop" else _start(machine, names, again=verb in ("restart", "reload-or-restart"))
+    return (
+        _stop(machine, names)
+        if verb == "stop"
+        else _start(machine, names, again=verb in ("restart", "reload-or-restart"))
+    )
 
 
-VERBS = ("is-active", "is-enabled", "enable", "disable", "start", "stop", "restart", "try-restart", "reload-or-restart", "reset-failed")
+VERBS = (
+    "is-active",
+    "is-enabled",
+    "enable",
+    "disable",
+    "start",
+    "stop",
+    "restart",
+    "try-restart",
+    "reload-or-restart",
+    "reset-failed",
+)
 
 
 def _full(name: str) -> str:
@@ -90,7 +110,7 @@ def _stop(machine: Machine, names: list[str]) -> Answer:
 
 
 def _show(machine: Machine, argv: list[str]) -> Answer:
-    """systemctl show -p PROPERTY --value UNIT, for the properties that are asked for here."""
+    """Systemctl show -p PROPERTY --value UNIT, for the properties that are asked for here."""
     if len(argv) != 6 or argv[2] != "-p" or argv[4] != "--value":
         return not_simulated(argv)
     unit = systemd.read_unit(machine.files, argv[5])
@@ -99,17 +119,31 @@ def _show(machine: Machine, argv: list[str]) -> Answer:
         return 0, _allowed(unit, kind) + "\n", ""
     if argv[3] in ("ActiveState", "Result"):
         entry = machine.state["units"].get(argv[5], {})
-        return 0, str(entry.get({"ActiveState": "active", "Result": "result"}[argv[3]], "inactive")) + "\n", ""
+        return (
+            0,
+            str(entry.get({"ActiveState": "active", "Result": "result"}[argv[3]], "inactive")) + "\n",
+            "",
+        )
     return not_simulated(argv)
 
 
 def _allowed(unit: systemd.Unit, kind: str) -> str:
-    return ranges(sorted({cpu for value in unit.keys.get(f"{kind}.AllowedCPUs", []) for cpu in parse(value.replace(" ", ","))}))
+    return ranges(
+        sorted(
+            {
+                cpu
+                for value in unit.keys.get(f"{kind}.AllowedCPUs", [])
+                for cpu in parse(value.replace(" ", ","))
+            }
+        )
+    )
 
 
 def _cpusets(state: State, files: Any) -> None:
-    """systemd turns AllowedCPUs= into the cpusets of running units; where it no longer stands, the cpuset stays as it was
-    while another unit keeps the controller on."""
+    """Turn AllowedCPUs= into the cpusets of running units.
+
+    Where it no longer stands, a cpuset stays as it was while another unit keeps the controller on.
+    """
     wanted = {}
     for name in boot.UNITS:
         wanted[name] = _allowed(systemd.read_unit(files, name), name.rpartition(".")[2].capitalize())
@@ -136,11 +170,24 @@ def _systemd_run(machine: Machine, argv: list[str]) -> Answer:
         options[key] = value
     unit = options.get("--unit", "").removesuffix(".service").removesuffix(".timer")
     span = re.fullmatch(r"(\d+)(s|sec|min|m)?", options.get("--on-active", ""))
-    known = {"--unit", "--on-active", "--timer-property", "--collect", "--quiet", "--property", "--description", "--no-block"}
+    known = {
+        "--unit",
+        "--on-active",
+        "--timer-property",
+        "--collect",
+        "--quiet",
+        "--property",
+        "--description",
+        "--no-block",
+    }
     if not unit or not span or not words or set(options) - known:
         return not_simulated(argv)
     if unit in machine.state["timers"]:
-        return 1, "", f"Failed to start transient timer unit: Unit {unit}.timer was already loaded or has a fragment file.\n"
+        return (
+            1,
+            "",
+            f"Failed to start transient timer unit: Unit {unit}.timer was already loaded or has a fragment file.\n",
+        )
     seconds = int(span[1]) * (60 if span[2] in ("min", "m") else 1)
     machine.state["timers"][unit] = {"at": machine.state["now"] + seconds, "argv": words}
     return 0, "", f"Running timer as unit: {unit}.timer\nWill run service as unit: {unit}.service\n"
@@ -153,23 +200,25 @@ def _networkctl(machine: Machine, argv: list[str]) -> Answer:
     if argv[1:2] in (["reconfigure"], ["up"]) and len(argv) > 2:
         missing = [name for name in argv[2:] if name not in state["netdevs"]]
         if missing:
-            return 1, "", f"Failed to resolve interface \"{missing[0]}\": No such device\n"
+            return 1, "", f'Failed to resolve interface "{missing[0]}": No such device\n'
         return _said(owners.carry_out(state, machine.files, set(argv[2:])))
     return not_simulated(argv)
 
 
 def _reloaded(machine: Machine) -> Answer:
-    """networkctl reload: new devices are made, links whose files changed are configured again; nothing is removed."""
+    """Networkctl reload: new devices are made, links whose files changed are configured again; nothing is removed."""
     state = machine.state
     former = state.get("configured", {})
     now = {link.name: link.source for link in owners.links(state, machine.files)}
-    changed = {name for name, source in now.items() if former.get(name) != source or name not in state["netdevs"]}
+    changed = {
+        name for name, source in now.items() if former.get(name) != source or name not in state["netdevs"]
+    }
     gone = {name for name in former if name not in now and name in state["netdevs"]}
     said = owners.carry_out(state, machine.files, changed) if changed else []
     state["configured"] = now
     for name in gone:
         if state["netdevs"][name]["master"]:
-            owners.net.release(state, name)
+            net.release(state, name)
         state["netdevs"][name]["addresses"] = []
     return _said(said)
 
@@ -182,16 +231,19 @@ def _nmcli(machine: Machine, argv: list[str]) -> Answer:
     state, words = machine.state, argv[1:]
     if words in (["connection", "reload"], ["con", "reload"]):
         return OK
-    if words[:2] in (["connection", "up"], ["con", "up"], ["connection", "down"], ["con", "down"]) and len(words) == 3:
+    if (
+        words[:2] in (["connection", "up"], ["con", "up"], ["connection", "down"], ["con", "down"])
+        and len(words) == 3
+    ):
         every = owners.links(state, machine.files)
         link = next((one for one in every if words[2] in (one.label, one.name)), None)
         if link is None:
             return 10, "", f"Error: unknown connection '{words[2]}'.\n"
         if words[1] == "down":
             if link.kind in ("bond", "bridge", "vlan"):
-                owners.net.remove(state, link.name)
+                net.remove(state, link.name)
             elif link.name in state["netdevs"]:
-                owners.net.release(state, link.name)
+                net.release(state, link.name)
                 state["netdevs"][link.name]["addresses"] = []
             return 0, f"Connection '{link.label}' successfully deactivated\n", ""
         names = {link.name, *([link.master] if link.master else [])}
@@ -207,7 +259,7 @@ def _nmcli(machine: Machine, argv: list[str]) -> Answer:
 def _netplan(machine: Machine, argv: list[str]) -> Answer:
     if argv[1:] not in (["generate"], ["apply"]):
         return not_simulated(argv)
-    wrong = owners.netplan_generate(machine.state, machine.files)
+    wrong = netplan.generate(machine.state, machine.files)
     if wrong:
         return 78, "", wrong + "\n"
     return _reloaded(machine) if argv[1] == "apply" else OK
@@ -231,10 +283,10 @@ def _ifdown(machine: Machine, argv: list[str]) -> Answer:
     if device is None:
         return 0, "", f"ifdown: interface {argv[1]} not configured\n"
     if device["kind"] in ("bond", "bridge", "vlan"):
-        owners.net.remove(state, argv[1])
+        net.remove(state, argv[1])
     else:
-        owners.net.release(state, argv[1])
-        owners.net.set_up(state, argv[1], False)
+        net.release(state, argv[1])
+        net.set_up(state, argv[1], False)
         device["addresses"] = []
     return OK
 
@@ -242,11 +294,13 @@ def _ifdown(machine: Machine, argv: list[str]) -> Answer:
 def boot_network(machine: Machine) -> str:
     """What the owner's service does when it starts: "" or its complaints."""
     if machine.state["variant"]["owner"] == "netplan":
-        wrong = owners.netplan_generate(machine.state, machine.files)
+        wrong = netplan.generate(machine.state, machine.files)
         if wrong:
             return wrong
     said = owners.carry_out(machine.state, machine.files)
-    machine.state["configured"] = {link.name: link.source for link in owners.links(machine.state, machine.files)}
+    machine.state["configured"] = {
+        link.name: link.source for link in owners.links(machine.state, machine.files)
+    }
     return "; ".join(said)
 
 

@@ -28,9 +28,18 @@ def _ethtool(machine: Machine, argv: list[str]) -> Answer:
     able = known is not None and known["kind"] == "mlx5"
     if argv[1] == "-k" and len(argv) == 3:
         offload = "on" if known and known["tc_offload"] else "off"
-        lines = ["rx-checksumming: on", "tcp-segmentation-offload: on", f"hw-tc-offload: {offload}{'' if able else ' [fixed]'}"]
+        lines = [
+            "rx-checksumming: on",
+            "tcp-segmentation-offload: on",
+            f"hw-tc-offload: {offload}{'' if able else ' [fixed]'}",
+        ]
         return 0, f"Features for {argv[2]}:\n" + "\n".join(lines) + "\n", ""
-    if argv[1] == "-K" and argv[3:4] == ["hw-tc-offload"] and argv[4:5] in (["on"], ["off"]) and len(argv) == 5:
+    if (
+        argv[1] == "-K"
+        and argv[3:4] == ["hw-tc-offload"]
+        and argv[4:5] in (["on"], ["off"])
+        and len(argv) == 5
+    ):
         if known is None or not able:
             return 1, "", "Could not change any device features\n"
         known["tc_offload"] = argv[4] == "on"
@@ -38,13 +47,15 @@ def _ethtool(machine: Machine, argv: list[str]) -> Answer:
     return not_simulated(argv)
 
 
-REGISTER = re.compile(r"(?:(CAP_EXP|ECAP_ACS|ECAP_ATS)\+)?(0x)?([0-9a-fA-F]+)\.([bwl])(?:=([0-9a-fA-F]+)(?::([0-9a-fA-F]+))?)?")
+REGISTER = re.compile(
+    r"(?:(CAP_EXP|ECAP_ACS|ECAP_ATS)\+)?(0x)?([0-9a-fA-F]+)\.([bwl])(?:=([0-9a-fA-F]+)(?::([0-9a-fA-F]+))?)?"
+)
 BASES = {"CAP_EXP": pciconfig.PCIE, "ECAP_ACS": pciconfig.ACS, "ECAP_ATS": pciconfig.ATS, "": 0, None: 0}
 WRITABLE = {pciconfig.ACS + 6: "acs", pciconfig.ATS + 6: "ats", pciconfig.PCIE + 8: "devctl"}
 
 
 def _setpci(machine: Machine, argv: list[str]) -> Answer:
-    """setpci -s ADDRESS REGISTER[=VALUE[:MASK]]; under lockdown writing is not permitted (pci_write_config)."""
+    """Setpci -s ADDRESS REGISTER[=VALUE[:MASK]]; under lockdown writing is not permitted (pci_write_config)."""
     state = machine.state
     words = [word for word in argv[1:] if word != "-v"]
     if words[:1] != ["-s"] or len(words) != 3:
@@ -55,12 +66,21 @@ def _setpci(machine: Machine, argv: list[str]) -> Answer:
     if match is None:
         return not_simulated(argv)
     if part is None:
-        return 1, "", f"setpci: Warning: No devices selected for \"{words[2]}\".\n"
+        return 1, "", f'setpci: Warning: No devices selected for "{words[2]}".\n'
     size = {"b": 1, "w": 2, "l": 4}[match[4]]
     at = BASES[match[1]] + int(match[3], 16)
     data = sysfs.registers_of(state, part)
-    if match[1] == "ECAP_ACS" and not pciconfig.has_acs(part) or match[1] == "ECAP_ATS" and data[pciconfig.ATS] != 0x0F:
-        return 1, "", f"setpci: {address}: Instance #0 of {match[1]} {BASES[match[1]]:04x} not found - there are no capabilities with that id.\n"
+    if (
+        match[1] == "ECAP_ACS"
+        and not pciconfig.has_acs(part)
+        or match[1] == "ECAP_ATS"
+        and data[pciconfig.ATS] != 0x0F
+    ):
+        return (
+            1,
+            "",
+            f"setpci: {address}: Instance #0 of {match[1]} not found - there are no capabilities with that id.\n",
+        )
     value = int.from_bytes(data[at : at + size], "little")
     if match[5] is None:
         return 0, f"{value:0{size * 2}x}\n", ""
@@ -73,7 +93,19 @@ def _setpci(machine: Machine, argv: list[str]) -> Answer:
     return not_simulated(argv)
 
 
-KNOWN_MODULES = ("vfio-pci", "vfio_pci", "bonding", "bridge", "8021q", "mlx5_core", "mlx5_ib", "act_mirred", "cls_flower", "igbvf", "openvswitch")
+KNOWN_MODULES = (
+    "vfio-pci",
+    "vfio_pci",
+    "bonding",
+    "bridge",
+    "8021q",
+    "mlx5_core",
+    "mlx5_ib",
+    "act_mirred",
+    "cls_flower",
+    "igbvf",
+    "openvswitch",
+)
 
 
 def _modprobe(machine: Machine, argv: list[str]) -> Answer:
@@ -81,13 +113,19 @@ def _modprobe(machine: Machine, argv: list[str]) -> Answer:
     if len(words) != 1 or words[0].startswith("-"):
         return not_simulated(argv)
     if words[0] not in KNOWN_MODULES:
-        return 1, "", f"modprobe: FATAL: Module {words[0]} not found in directory /lib/modules/{machine.state['boot']['release']}\n"
+        return (
+            1,
+            "",
+            f"modprobe: FATAL: Module {words[0]} not found in /lib/modules/{machine.state['boot']['release']}\n",
+        )
     name = words[0].replace("_", "-") if words[0].startswith("vfio") else words[0]
     there = machine.state.setdefault("modules", [])
     if name not in there:
         there.append(name)
         if name == "vfio-pci":
-            machine.state["new_ids"] = boot.vfio_ids(boot.arguments(machine.state["boot"]["cmdline"]), machine.files)
+            machine.state["new_ids"] = boot.vfio_ids(
+                boot.arguments(machine.state["boot"]["cmdline"]), machine.files
+            )
     return 0, "", ""
 
 
@@ -136,8 +174,16 @@ def _lspci(machine: Machine, argv: list[str]) -> Answer:
 
 
 HANDLERS: dict[str, Any] = {
-    "ethtool": _ethtool, "setpci": _setpci, "modprobe": _modprobe, "udevadm": _udevadm, "update-grub": _update_grub,
-    "grub-mkconfig": _update_grub, "ipmitool": _ipmitool, "shutdown": _shutdown, "reboot": _shutdown, "dmesg": _dmesg, "cat": _cat,
+    "ethtool": _ethtool,
+    "setpci": _setpci,
+    "modprobe": _modprobe,
+    "udevadm": _udevadm,
+    "update-grub": _update_grub,
+    "grub-mkconfig": _update_grub,
+    "ipmitool": _ipmitool,
+    "shutdown": _shutdown,
+    "reboot": _shutdown,
+    "dmesg": _dmesg,
+    "cat": _cat,
     "lspci": _lspci,
-}  # fmt: skip
-
+}

@@ -1,1 +1,1 @@
-"""How a simulated host behaves: functions on its state, a plain JSON-able dictionary. No files, no clock of their own."""
+"""How a simulated host behaves: functions on its state, a plain dictionary. No files, no clock of their own."""

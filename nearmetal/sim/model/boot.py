@@ -1,7 +1,7 @@
-"""Power and boots of a simulated host: what is lost, what the firmware loads, what the kernel makes of its command line.
+"""Power and boots of a simulated host: what is lost, what firmware loads, what the command line does.
 
-Sources: Documentation/admin-guide/kernel-parameters.rst (hugepages=, isolcpus=, irqaffinity=, pci=, modprobe.blacklist=),
-drivers/pci/pci.c (disable_acs_redir, config_acs; a port's ACS is set up where the IOMMU is on).
+Sources: Documentation/admin-guide/kernel-parameters.rst (hugepages=, isolcpus=, irqaffinity=, pci=,
+modprobe.blacklist=), drivers/pci/pci.c (disable_acs_redir, config_acs; a port's ACS is set up where the IOMMU is on).
 """
 
 from __future__ import annotations
@@ -25,10 +25,26 @@ def down(state: State, cold: bool) -> None:
     for pf in state["pfs"].values():
         pf.update(vfs=[], driver="", netdev="", override="", autoprobe=True, tc_offload=False)
     state.update(
-        volatile={}, netdevs={}, bonds={}, bridges={}, vlans={}, lag={}, dmesg=[], pages={}, cpusets={}, timers={}, bound={},
-        override={}, irqs={"default": "", "affinity": {}}, later=[], modules=[], new_ids={},
-    )  # fmt: skip
-    state["units"] = {name: {"enabled": entry["enabled"]} for name, entry in state["units"].items() if "enabled" in entry}
+        volatile={},
+        netdevs={},
+        bonds={},
+        bridges={},
+        vlans={},
+        lag={},
+        dmesg=[],
+        pages={},
+        cpusets={},
+        timers={},
+        bound={},
+        override={},
+        irqs={"default": "", "affinity": {}},
+        later=[],
+        modules=[],
+        new_ids={},
+    )
+    state["units"] = {
+        name: {"enabled": entry["enabled"]} for name, entry in state["units"].items() if "enabled" in entry
+    }
     for registers in state["registers"].values():
         registers.update(acs=0, ats=0)
     if cold:
@@ -82,18 +98,28 @@ def arguments(line: str) -> dict[str, list[str]]:
 
 
 def _blacklist(words: dict[str, list[str]], files: Files) -> set[str]:
-    names = {name for key in ("modprobe.blacklist", "module_blacklist") for v in words.get(key, []) for name in v.split(",")}
+    names = {
+        name
+        for key in ("modprobe.blacklist", "module_blacklist")
+        for v in words.get(key, [])
+        for name in v.split(",")
+    }
     for file in files.names("/etc/modprobe.d"):
         for line in (files.read_text(f"/etc/modprobe.d/{file}") or "").splitlines():
             parts_ = line.split()
-            if parts_[:1] == ["blacklist"] and len(parts_) > 1 or parts_[:1] == ["install"] and parts_[2:] in (["/bin/true"], ["/bin/false"]):
+            if (
+                parts_[:1] == ["blacklist"]
+                and len(parts_) > 1
+                or parts_[:1] == ["install"]
+                and parts_[2:] in (["/bin/true"], ["/bin/false"])
+            ):
                 names.add(parts_[1])
     return {name.replace("-", "_") for name in names if name}
 
 
 def modules(files: Files) -> set[str]:
     """Modules that are loaded at boot."""
-    found = set()
+    found: set[str] = set()
     for folder in ("/etc/modules-load.d", "/usr/lib/modules-load.d"):
         for file in files.names(folder):
             text = files.read_text(f"{folder}/{file}") or ""
@@ -103,7 +129,12 @@ def modules(files: Files) -> set[str]:
 
 def vfio_ids(words: dict[str, list[str]], files: Files) -> dict[str, list[str]]:
     """Ids that vfio-pci was told to take: vfio-pci.ids=, and options of modprobe.d where it is loaded early."""
-    ids = [i for key in ("vfio_pci.ids", "vfio-pci.ids") for v in words.get(key.replace("-", "_"), []) for i in v.split(",")]
+    ids = [
+        i
+        for key in ("vfio_pci.ids", "vfio-pci.ids")
+        for v in words.get(key.replace("-", "_"), [])
+        for i in v.split(",")
+    ]
     for file in files.names("/etc/modprobe.d"):
         for line in (files.read_text(f"/etc/modprobe.d/{file}") or "").splitlines():
             parts_ = line.split()
@@ -145,8 +176,11 @@ def set_pages(state: State, node: int, size: int, count: int) -> int:
     pool = state["pages"].get(f"{node}/{size}")
     if pool is None:
         return 0
-    other = sum(total * int(key.split("/")[1]) for key, (total, _used) in state["pages"].items()
-                if key.startswith(f"{node}/") and key != f"{node}/{size}")  # fmt: skip
+    other = sum(
+        total * int(key.split("/")[1])
+        for key, (total, _used) in state["pages"].items()
+        if key.startswith(f"{node}/") and key != f"{node}/{size}"
+    )
     most = max(0, int(node_kb(state) * 0.96) - other) // size
     pool[0] = max(min(count, most), pool[1])
     return int(pool[0])

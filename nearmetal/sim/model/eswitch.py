@@ -1,9 +1,9 @@
 """The eswitch of a PF: legacy or switchdev, how rules are steered, settings of VFs.
 
-Sources: mlx5 core/eswitch_offloads.c (mlx5_devlink_eswitch_mode_set: EBUSY while offloaded flows exist; an active LAG is
-ended first and looked at again afterwards), core/devlink.c and fs_core.c (flow_steering_mode is refused in switchdev
-mode), core/esw/legacy.c (VLAN, spoofchk and trust are EOPNOTSUPP outside legacy mode; VLAN 0 is accepted), net/core/
-rtnetlink.c (GUIDs need an InfiniBand device), igb igb_main.c.
+Sources: mlx5 core/eswitch_offloads.c (mlx5_devlink_eswitch_mode_set: EBUSY while offloaded flows exist; an active
+LAG is ended first and looked at again afterwards), core/devlink.c and fs_core.c (flow_steering_mode is refused in
+switchdev mode), core/esw/legacy.c (VLAN, spoofchk and trust are EOPNOTSUPP outside legacy mode; VLAN 0 is accepted),
+net/core/rtnetlink.c (GUIDs need an InfiniBand device), igb igb_main.c.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pf_of(state: State, address: str) -> dict[str, Any]:
 
 
 def set_mode(state: State, address: str, mode: str) -> None:
-    """devlink dev eswitch set pci/ADDRESS mode legacy|switchdev."""
+    """Devlink dev eswitch set pci/ADDRESS mode legacy|switchdev."""
     known = pf_of(state, address)
     if mode not in ("legacy", "switchdev"):
         raise invalid()
@@ -56,12 +56,14 @@ def offloaded(state: State, address: str) -> bool:
 
 
 def set_steering(state: State, address: str, value: str) -> None:
-    """devlink parameter flow_steering_mode."""
+    """Devlink parameter flow_steering_mode."""
     known = pf_of(state, address)
     if value not in ("smfs", "dmfs", "hmfs"):
         raise invalid('Error: mlx5_core: Bad parameter: supported values are ["dmfs", "smfs", "hmfs"].')
     if known["esw"]["mode"] == "switchdev":
-        raise unsupported(f"Error: mlx5_core: Moving to {value} is not supported when eswitch offloads enabled.")
+        raise unsupported(
+            f"Error: mlx5_core: Moving to {value} is not supported when eswitch offloads enabled."
+        )
     known["esw"]["steering"] = value
 
 
@@ -77,7 +79,7 @@ def switch_id(state: State, address: str) -> str | None:
 
 
 def set_vf(state: State, name: str, number: int, words: list[str]) -> None:
-    """ip link set NAME vf N ...: settings in the order they are given; the first refusal ends it."""
+    """Ip link set NAME vf N ...: settings in the order they are given; the first refusal ends it."""
     device = net.get(state, name)
     if device["kind"] != "pf":
         raise unsupported("RTNETLINK answers: Operation not supported")
@@ -171,9 +173,11 @@ def _guid(key: str, state: State, known: dict[str, Any], vf: dict[str, Any], val
 
 
 def link_type(state: State, known: dict[str, Any]) -> str:
-    """"ether" or "infiniband", as the firmware has set up the port."""
+    """Tell "ether" or "infiniband", as the firmware has set up the port."""
     card = state["cards"].get(known["card"])
-    value = str(card["firmware"].get(f"LINK_TYPE_P{known['port'] + 1}", {}).get("current", "")) if card else ""
+    value = (
+        str(card["firmware"].get(f"LINK_TYPE_P{known['port'] + 1}", {}).get("current", "")) if card else ""
+    )
     return "infiniband" if value.startswith("IB") else "ether"
 
 
@@ -184,7 +188,12 @@ def _switch(value: str) -> bool:
 
 
 SETTERS: dict[str, Any] = {
-    "mac": _mac, "spoofchk": _spoofchk, "trust": _trust, "state": _state,
-    "min_tx_rate": lambda *a: _rate("min_tx", *a), "max_tx_rate": lambda *a: _rate("max_tx", *a),
-    "node_guid": lambda *a: _guid("node_guid", *a), "port_guid": lambda *a: _guid("port_guid", *a),
-}  # fmt: skip
+    "mac": _mac,
+    "spoofchk": _spoofchk,
+    "trust": _trust,
+    "state": _state,
+    "min_tx_rate": lambda *a: _rate("min_tx", *a),
+    "max_tx_rate": lambda *a: _rate("max_tx", *a),
+    "node_guid": lambda *a: _guid("node_guid", *a),
+    "port_guid": lambda *a: _guid("port_guid", *a),
+}

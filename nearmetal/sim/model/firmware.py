@@ -17,10 +17,13 @@ Answer = tuple[int, str, str]
 
 LIMITS = {"NUM_OF_VFS": 127, "PF_TOTAL_SF": 65535, "MAX_ACC_OUT_READ": 128, "NUM_OF_PF": 2}
 CHOICES = {
-    "LAG_RESOURCE_ALLOCATION": ("DEVICE_DEFAULT", "ENABLE"), "PCI_WR_ORDERING": ("per_mkey", "force_relax"),
-    "CQE_COMPRESSION": ("BALANCED", "AGGRESSIVE"), "LINK_TYPE_P1": ("", "IB", "ETH"), "LINK_TYPE_P2": ("", "IB", "ETH"),
+    "LAG_RESOURCE_ALLOCATION": ("DEVICE_DEFAULT", "ENABLE"),
+    "PCI_WR_ORDERING": ("per_mkey", "force_relax"),
+    "CQE_COMPRESSION": ("BALANCED", "AGGRESSIVE"),
+    "LINK_TYPE_P1": ("", "IB", "ETH"),
+    "LINK_TYPE_P2": ("", "IB", "ETH"),
     "ROCE_CONTROL": ("DEVICE_DEFAULT", "ROCE_DISABLE", "ROCE_ENABLE"),
-}  # fmt: skip
+}
 DEPENDS = {"MAX_ACC_OUT_READ": "ADVANCED_PCI_SETTINGS"}
 """Settings that the tool only shows and takes where another is on (next boot)."""
 
@@ -60,9 +63,16 @@ def _card(state: State, address: str) -> dict[str, Any] | Answer:
 
 def _head(state: State, card: dict[str, Any], address: str) -> list[str]:
     return [
-        "", "Device #1:", "----------", "", f"Device type:        {card['model'].replace('-', '')}           ",
-        f"Name:               {card['part']}_Ax  ", f"Description:        {NAME}", f"Device:             {address}        ", "",
-    ]  # fmt: skip
+        "",
+        "Device #1:",
+        "----------",
+        "",
+        f"Device type:        {card['model'].replace('-', '')}           ",
+        f"Name:               {card['part']}_Ax  ",
+        f"Description:        {NAME}",
+        f"Device:             {address}        ",
+        "",
+    ]
 
 
 def set_values(state: State, address: str, words: list[str]) -> Answer:
@@ -90,7 +100,12 @@ def set_values(state: State, address: str, words: list[str]) -> Answer:
     for name, value in new.items():
         lines.append(f"        {name:<44}{shown(card['firmware'][name]['next']):<20}{shown(value):<20}")
         card["firmware"][name]["next"] = value
-    lines += ["", " Apply new Configuration? (y/n) [n] : y", "Applying... Done!", "-I- Please reboot machine to load new configurations."]
+    lines += [
+        "",
+        " Apply new Configuration? (y/n) [n] : y",
+        "Applying... Done!",
+        "-I- Please reboot machine to load new configurations.",
+    ]
     return 0, "\n".join(lines) + "\n", ""
 
 
@@ -103,7 +118,9 @@ def parse(name: str, text: str, like: Any) -> Any:
         return known[text.lower()]
     if isinstance(like, int):
         if not text.isdigit() or int(text) > LIMITS.get(name, 65535):
-            raise ValueError(f"Failed to set {name}: value {text} is out of range, the maximum is {LIMITS.get(name, 65535)}")
+            raise ValueError(
+                f"Failed to set {name}: value {text} is out of range, the maximum is {LIMITS.get(name, 65535)}"
+            )
         return int(text)
     words = CHOICES.get(name, ())
     number = text.rpartition("(")[2].rstrip(")")
@@ -125,9 +142,19 @@ def reset(state: State, address: str) -> Answer:
     card = _card(state, address)
     if isinstance(card, tuple):
         return card
-    steps = ["Sending Reset Command To Fw", "Stopping Driver", "Resetting PCI", "Starting Driver", "Restarting MST"]
+    steps = [
+        "Sending Reset Command To Fw",
+        "Stopping Driver",
+        "Resetting PCI",
+        "Starting Driver",
+        "Restarting MST",
+    ]
     if not card["fwreset"]:
-        return 1, "", "-E- Reset level '3' is not supported: the device does not support a hot reset of the PCI bus\n"
+        return (
+            1,
+            "",
+            "-E- Reset level '3' is not supported: the device does not support a hot reset of the PCI bus\n",
+        )
     key = state["pfs"][address]["card"]
     held = [vf["address"] for port in card["ports"] for vf in state["pfs"][port]["vfs"] if vf["in_use"]]
     if held:
@@ -140,6 +167,9 @@ def reset(state: State, address: str) -> Answer:
     for port in card["ports"]:
         sriov.attach(state, "mlx5_core", port)
     text = "".join(f"-I- {step:<40}-Done\n" for step in steps) + "-I- FW was loaded successfully.\n"
-    return 0, "The reset level for device, %s is:\n\n3: Driver restart and PCI reset\nContinue with reset?[y/N] y\n%s" % (address, text), ""
-
-
+    return (
+        0,
+        f"The reset level for device, {address} is:\n\n3: Driver restart and PCI reset\nContinue with reset?[y/N] y\n"
+        + text,
+        "",
+    )

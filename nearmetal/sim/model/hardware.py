@@ -28,8 +28,10 @@ CARD_A, CARD_B, CARD_C = "0000:17:00", "0000:97:00", "0000:b1:00"
 
 @dataclass(frozen=True)
 class Part:
-    """One PCI function. `parent` is the address of the bridge above it; "" on a root bus. `buses` of a bridge:
-    secondary and subordinate."""
+    """One PCI function.
+
+    `parent` is the address of the bridge above it; "" on a root bus. `buses` of a bridge: secondary and subordinate.
+    """
 
     address: str
     parent: str
@@ -89,7 +91,18 @@ def parts(gpu: str = "h100") -> tuple[Part, ...]:
         for at, bus in ((1, 6), (2, 7)):
             root = f"0000:05:{at:02x}.0"
             found.append(_bridge(root, "", ROOT, 0, (bus, bus)))
-            found.append(Part(f"0000:{bus:02x}:00.0", root, 0x068000, NVIDIA, 0x22A3, 0, "nvswitch", subsystem=(NVIDIA, 0x1796)))
+            found.append(
+                Part(
+                    f"0000:{bus:02x}:00.0",
+                    root,
+                    0x068000,
+                    NVIDIA,
+                    0x22A3,
+                    0,
+                    "nvswitch",
+                    subsystem=(NVIDIA, 0x1796),
+                )
+            )
     found += _switch(0, "0000:14:01.0", 0x14, 0x19)
     found += [_nic("0000:17:00.0", "0000:16:00.0", 0), _nic("0000:17:00.1", "0000:16:00.0", 0)]
     found += [*_gpu(0x18, "0000:16:01.0", 0, gpu), *_gpu(0x19, "0000:16:02.0", 0, gpu)]
@@ -115,7 +128,7 @@ def folder(address: str, gpu: str = "h100") -> str:
 
 
 def vf_address(pf: str, offset: int, index: int) -> str:
-    """Routing id of a VF: that of its PF, plus First VF Offset, plus its number (VF Stride 1). SR-IOV specification, 2.1.2."""
+    """Routing id of a VF: its PF's, plus First VF Offset, plus its number (SR-IOV specification, 2.1.2)."""
     domain, bus, rest = pf.split(":")
     slot, function = rest.split(".")
     number = (int(bus, 16) << 8) + (int(slot, 16) << 3) + int(function) + offset + index

@@ -13,7 +13,9 @@ from .sysstatic import parse, ranges
 State = dict[str, Any]
 Files = Any
 
-DEVICE = re.compile(r"/sys/devices/pci[^/]+(?:/[^/]+)*/([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])/([a-z_]+)")
+DEVICE = re.compile(
+    r"/sys/devices/pci[^/]+(?:/[^/]+)*/([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])/([a-z_]+)"
+)
 DRIVER = re.compile(r"/sys/bus/pci/drivers/([^/]+)/(bind|unbind|new_id|remove_id)")
 PAGES = re.compile(r"/sys/devices/system/node/node(\d+)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 IRQ = re.compile(r"/proc/irq/(\d+)/(smp_affinity_list|smp_affinity)")
@@ -81,7 +83,11 @@ def _pages(state: State, match: re.Match[str], text: str) -> None:
 
 def _irq(state: State, match: re.Match[str], text: str) -> None:
     try:
-        cpus = parse(text) if match[2] == "smp_affinity_list" else [at for at in range(1024) if int(text.replace(",", ""), 16) >> at & 1]
+        cpus = (
+            parse(text)
+            if match[2] == "smp_affinity_list"
+            else [at for at in range(1024) if int(text.replace(",", ""), 16) >> at & 1]
+        )
     except ValueError:
         raise invalid() from None
     if match[1] == "16" and "irq-stuck" in state["faults"]:
@@ -114,8 +120,14 @@ def _thp(state: State, match: re.Match[str], text: str) -> None:
 
 
 HANDLERS: list[tuple[re.Pattern[str], Any]] = [
-    (MTU, _mtu), (DEVICE, _device), (DRIVER, _driver), (re.compile("/sys/bus/pci/drivers_probe"), _probe), (PAGES, _pages), (IRQ, _irq),
-    (re.compile("/proc/irq/default_smp_affinity"), _default_irq), (CPUSET, _cpuset),
+    (MTU, _mtu),
+    (DEVICE, _device),
+    (DRIVER, _driver),
+    (re.compile("/sys/bus/pci/drivers_probe"), _probe),
+    (PAGES, _pages),
+    (IRQ, _irq),
+    (re.compile("/proc/irq/default_smp_affinity"), _default_irq),
+    (CPUSET, _cpuset),
     (re.compile("/proc/sys/vm/(?:compact_memory|drop_caches)"), lambda state, match, text: None),
     (re.compile("/sys/kernel/mm/transparent_hugepage/enabled"), _thp),
-]  # fmt: skip
+]

@@ -32,7 +32,11 @@ def of(state: State, card: str) -> dict[str, Any]:
 
 def pfs_of(state: State, card: str) -> list[dict[str, Any]]:
     """The PFs of a card that its driver runs, in the order of their ports."""
-    return [state["pfs"][port] for port in state["cards"][card]["ports"] if state["pfs"][port]["driver"] == "mlx5_core"]
+    return [
+        state["pfs"][port]
+        for port in state["cards"][card]["ports"]
+        if state["pfs"][port]["driver"] == "mlx5_core"
+    ]
 
 
 def supported(state: State, card: str) -> bool:
@@ -49,7 +53,11 @@ def bond_of(state: State, card: str) -> str:
         return ""
     master = masters.pop()
     members = [name for name, device in state["netdevs"].items() if device["master"] == master]
-    if master not in state["bonds"] or sorted(members) != sorted(names) or state["bonds"][master]["mode"] not in FORWARDING:
+    if (
+        master not in state["bonds"]
+        or sorted(members) != sorted(names)
+        or state["bonds"][master]["mode"] not in FORWARDING
+    ):
         return ""
     return str(master)
 
@@ -107,13 +115,23 @@ def _activate(state: State, card: str, bond: str) -> None:
     roce = all(pf["esw"]["mode"] == "legacy" and not pf["vfs"] for pf in pfs)
     shared = not roce
     hashed = FORWARDING[state["bonds"][bond]["mode"]] == "hash"
-    log(state, card, f"lag map: port 1:1 port 2:2\nshared_fdb:{int(shared)} mode:{'hash' if hashed else 'queue_affinity'}")
+    log(
+        state,
+        card,
+        f"lag map: port 1:1 port 2:2\nshared_fdb:{int(shared)} mode:{'hash' if hashed else 'queue_affinity'}",
+    )
     held = bound_vfs(state, card)
     if held or entry["wedged"] or "lag-inactive" in state["faults"]:
         entry["error"] = f"VFs are bound: {', '.join(held)}" if held else "the firmware refuses"
         log(state, card, "Failed to create LAG (-22)")
-        log(state, card, "Failed to activate RoCE LAG" if roce else "Failed to activate VF LAG\n"
-            "Make sure all VFs are unbound prior to VF LAG activation or deactivation")  # fmt: skip
+        log(
+            state,
+            card,
+            "Failed to activate RoCE LAG"
+            if roce
+            else "Failed to activate VF LAG\n"
+            "Make sure all VFs are unbound prior to VF LAG activation or deactivation",
+        )
         return
     if shared:
         log(state, card, "Operation mode is single FDB")
@@ -128,8 +146,12 @@ def _deactivate(state: State, card: str) -> None:
     entry.update(mode="none", shared_fdb=False, bond="")
     if held:
         entry.update(wedged=True, error=f"deactivated while VFs were bound: {', '.join(held)}")
-        log(state, card, "Failed to deactivate VF LAG; driver restart required\n"
-            "Make sure all VFs are unbound prior to VF LAG activation or deactivation")  # fmt: skip
+        log(
+            state,
+            card,
+            "Failed to deactivate VF LAG; driver restart required\n"
+            "Make sure all VFs are unbound prior to VF LAG activation or deactivation",
+        )
 
 
 def disable_change(state: State, pf: str) -> None:
@@ -140,7 +162,7 @@ def disable_change(state: State, pf: str) -> None:
 
 
 def set_multiport(state: State, pf: str, on: bool) -> None:
-    """devlink parameter esw_multiport: enable_mpesw and disable_mpesw of mpesw.c.
+    """Devlink parameter esw_multiport: enable_mpesw and disable_mpesw of mpesw.c.
 
     EINVAL while another LAG is active; EOPNOTSUPP unless all PFs are in switchdev mode, and unless the firmware has the
     port selection flow table and creates a LAG without the master (LAG_RESOURCE_ALLOCATION=1: Mellanox ovs-tests).
@@ -161,7 +183,11 @@ def set_multiport(state: State, pf: str, on: bool) -> None:
     if entry["mode"] != "none":
         raise invalid()
     resources = str(state["cards"][card]["firmware"]["LAG_RESOURCE_ALLOCATION"]["current"])
-    if any(one["esw"]["mode"] != "switchdev" for one in pfs) or "1" not in resources or not prerequisites(state, card):
+    if (
+        any(one["esw"]["mode"] != "switchdev" for one in pfs)
+        or "1" not in resources
+        or not prerequisites(state, card)
+    ):
         raise unsupported()
     if bound_vfs(state, card) or entry["wedged"] or "lag-inactive" in state["faults"]:
         log(state, card, "Failed to create LAG (-22)\nFailed to create LAG in MPESW mode (-22)")
@@ -178,7 +204,7 @@ def log(state: State, card: str, text: str) -> None:
 
 
 def debugfs(state: State, pf: str) -> dict[str, str | None]:
-    """Files of /sys/kernel/debug/mlx5/PF/lag; None: EINVAL, as type, flags, mapping and port_sel_mode give while inactive.
+    """Files of debugfs mlx5/PF/lag; None: EINVAL, as all but `state` and `members` give while inactive.
 
     Source: lag/debugfs.c (since 5.19).
     """
@@ -195,7 +221,9 @@ def debugfs(state: State, pf: str) -> dict[str, str | None]:
         "state": "active\n" if active else "disabled\n",
         "type": entry["mode"] + "\n" if active else None,
         "port_sel_mode": select + "\n" if active else None,
-        "flags": f"shared_fdb:{'on' if entry['shared_fdb'] else 'off'}\nport_sel:{select}\n" if active else None,
+        "flags": f"shared_fdb:{'on' if entry['shared_fdb'] else 'off'}\nport_sel:{select}\n"
+        if active
+        else None,
         "mapping": "1:1\n2:2\n" if active else None,
         "members": "".join(f"{port}\n" for port in state["cards"][card]["ports"]),
     }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Union
+from typing import Any
 
-Content = Union[str, bytes, int, Callable[[], Union[str, bytes]]]
-"""Text, bytes, what makes them when they are read, or the errno that reading gives."""
+Content = str | bytes | int | dict[str, Any] | Callable[[], str | bytes]
+"""Text, bytes, what makes them when they are read, the errno that reading gives, or what Store.keep made of it."""
 
 
 class Layer:

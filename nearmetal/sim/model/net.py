@@ -26,9 +26,20 @@ def new(state: State, name: str, kind: str, mac: str, **more: Any) -> dict[str, 
     if len(name) > 15:
         raise invalid(f'"name" not a valid ifname: {name}')
     device = {
-        "kind": kind, "pci": "", "pf": "", "vf": None, "mac": mac, "perm_mac": mac, "mtu": 1500, "up": False, "cable": True,
-        "master": "", "addresses": [], "index": max([1, *(d["index"] for d in state["netdevs"].values())]) + 1, **more,
-    }  # fmt: skip
+        "kind": kind,
+        "pci": "",
+        "pf": "",
+        "vf": None,
+        "mac": mac,
+        "perm_mac": mac,
+        "mtu": 1500,
+        "up": False,
+        "cable": True,
+        "master": "",
+        "addresses": [],
+        "index": max([1, *(d["index"] for d in state["netdevs"].values())]) + 1,
+        **more,
+    }
     state["netdevs"][name] = device
     return device
 
@@ -77,9 +88,7 @@ def carrier(state: State, name: str) -> bool:
     if kind == "vf":
         vf = state["pfs"][device["pf"]]["vfs"][device["vf"]]
         return vf["link_state"] == "enable" or vf["link_state"] == "auto" and _uplink(state, device["pf"])
-    if kind == "bond":
-        return any(carrier(state, slave) for slave in slaves(state, name))
-    if kind == "bridge":
+    if kind in ("bond", "bridge"):
         return any(carrier(state, port) for port in slaves(state, name))
     if kind == "vlan":
         return carrier(state, device["link"])
@@ -97,7 +106,7 @@ def operstate(state: State, name: str) -> str:
 
 
 def set_up(state: State, name: str, up: bool) -> None:
-    """ip link set NAME up|down."""
+    """Ip link set NAME up|down."""
     device = get(state, name)
     if device["up"] == up:
         return
@@ -110,7 +119,7 @@ def set_up(state: State, name: str, up: bool) -> None:
 
 
 def set_mtu(state: State, name: str, mtu: int) -> None:
-    """ip link set NAME mtu N. A bond hands it down to its members (bond_change_mtu)."""
+    """Ip link set NAME mtu N. A bond hands it down to its members (bond_change_mtu)."""
     device = get(state, name)
     if mtu < 68:
         raise invalid("mtu less than device minimum")
@@ -125,22 +134,26 @@ def set_mtu(state: State, name: str, mtu: int) -> None:
 
 
 def add_bond(state: State, name: str, options: dict[str, str]) -> None:
-    """ip link add NAME type bond ..."""
+    """Ip link add NAME type bond ..."""
     mode = options.get("mode", "balance-rr")
     mode = MODES[int(mode)] if mode.isdigit() and int(mode) < len(MODES) else mode
     if mode not in MODES:
-        raise Refusal(errno.EINVAL, f"Error: argument \"{mode}\" is wrong: invalid bond mode")
+        raise Refusal(errno.EINVAL, f'Error: argument "{mode}" is wrong: invalid bond mode')
     policy = options.get("xmit_hash_policy", "layer2")
     if policy not in POLICIES:
-        raise Refusal(errno.EINVAL, f"Error: argument \"{policy}\" is wrong: invalid xmit_hash_policy")
+        raise Refusal(errno.EINVAL, f'Error: argument "{policy}" is wrong: invalid xmit_hash_policy')
     rate = {"0": "slow", "1": "fast"}.get(options.get("lacp_rate", "slow"), options.get("lacp_rate", "slow"))
     if "lacp_rate" in options and mode != "802.3ad":
         raise invalid("option not valid in current mode")
     new(state, name, "bond", virtual_mac(state, name))
     state["bonds"][name] = {
-        "mode": mode, "miimon": int(options.get("miimon", "0")), "lacp_rate": rate, "xmit_hash_policy": policy,
-        "active": "", "by": "hand",
-    }  # fmt: skip
+        "mode": mode,
+        "miimon": int(options.get("miimon", "0")),
+        "lacp_rate": rate,
+        "xmit_hash_policy": policy,
+        "active": "",
+        "by": "hand",
+    }
 
 
 def virtual_mac(state: State, name: str) -> str:
@@ -150,7 +163,7 @@ def virtual_mac(state: State, name: str) -> str:
 
 
 def change_bond(state: State, name: str, options: dict[str, str]) -> None:
-    """ip link set NAME type bond ... . Mode: only without members and while down (BOND_OPTFLAG_NOSLAVES, _IFDOWN)."""
+    """Ip link set NAME type bond ... . Mode: only without members and while down (BOND_OPTFLAG_NOSLAVES, _IFDOWN)."""
     bond = state["bonds"].get(name)
     if bond is None:
         raise Refusal(errno.EOPNOTSUPP)
@@ -174,7 +187,7 @@ def change_bond(state: State, name: str, options: dict[str, str]) -> None:
 
 
 def enslave(state: State, name: str, master: str) -> None:
-    """ip link set NAME master MASTER.
+    """Ip link set NAME master MASTER.
 
     A member of a bond must be down when it joins (bond_enslave: "Device can not be enslaved while up", EPERM) and is
     opened then; the first one gives the bond its MAC, all get the bond's MAC and MTU.
@@ -206,7 +219,7 @@ def enslave(state: State, name: str, master: str) -> None:
 
 
 def release(state: State, name: str) -> None:
-    """ip link set NAME nomaster. A bond closes its former member and gives it its own MAC back (__bond_release_one)."""
+    """Ip link set NAME nomaster. A bond closes its former member and gives it its own MAC back (__bond_release_one)."""
     device = get(state, name)
     master = device["master"]
     if not master:
@@ -247,13 +260,17 @@ def refresh(state: State, master: str) -> None:
 
 def partner(state: State, bond: str) -> str:
     """MAC of the LACP partner; zeroes where nobody answers."""
-    if state["bonds"][bond]["mode"] != "802.3ad" or not state["variant"]["lacp"] or "lacp-silent" in state["faults"]:
+    if (
+        state["bonds"][bond]["mode"] != "802.3ad"
+        or not state["variant"]["lacp"]
+        or "lacp-silent" in state["faults"]
+    ):
         return ZERO
     return PARTNER if any(carrier(state, slave) for slave in slaves(state, bond)) else ZERO
 
 
 def add_address(state: State, name: str, cidr: str) -> None:
-    """ip addr add CIDR dev NAME."""
+    """Ip addr add CIDR dev NAME."""
     device = get(state, name)
     if cidr in device["addresses"]:
         raise Refusal(errno.EEXIST, "RTNETLINK answers: File exists")
@@ -261,7 +278,7 @@ def add_address(state: State, name: str, cidr: str) -> None:
 
 
 def del_address(state: State, name: str, cidr: str) -> None:
-    """ip addr del CIDR dev NAME."""
+    """Ip addr del CIDR dev NAME."""
     device = get(state, name)
     if cidr not in device["addresses"]:
         raise Refusal(errno.EADDRNOTAVAIL)

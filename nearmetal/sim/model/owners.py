@@ -1,8 +1,8 @@
 """Who sets up the network on a simulated host: systemd-networkd, NetworkManager, ifupdown, netplan.
 
 Each reads its own files into the same list of links, which is then carried out with the kernel's rules of net.py.
-Sources: systemd.network(5), systemd.netdev(5), networkctl(1); nm-settings-keyfile(5), nmcli(1); interfaces(5), ifenslave's
-README.Debian; netplan-yaml(5).
+Sources: systemd.network(5), systemd.netdev(5), networkctl(1); nm-settings-keyfile(5), nmcli(1);
+interfaces(5), ifenslave's README.Debian; netplan-yaml(5).
 """
 
 from __future__ import annotations
@@ -38,7 +38,12 @@ class Link:
 
 def links(state: State, files: Files) -> list[Link]:
     """Everything that the host's owner is told by its files, virtual devices first."""
-    readers = {"networkd": networkd, "NetworkManager": network_manager, "ifupdown": ifupdown, "netplan": networkd}
+    readers = {
+        "networkd": networkd,
+        "NetworkManager": network_manager,
+        "ifupdown": ifupdown,
+        "netplan": networkd,
+    }
     found = readers[state["variant"]["owner"]](state, files)
     return sorted(found, key=lambda link: {"bond": 0, "bridge": 0, "vlan": 2}.get(link.kind, 1))
 
@@ -92,7 +97,11 @@ def _netdev(text: str, file: str) -> Link | None:
     link = Link(head["Name"][-1], kind, source=text)
     for name, keys in sections:
         if name == "Bond":
-            known = {"Mode": "mode", "LACPTransmitRate": "lacp_rate", "TransmitHashPolicy": "xmit_hash_policy"}
+            known = {
+                "Mode": "mode",
+                "LACPTransmitRate": "lacp_rate",
+                "TransmitHashPolicy": "xmit_hash_policy",
+            }
             link.options.update({known[k]: v[-1] for k, v in keys.items() if k in known})
             if "MIIMonitorSec" in keys:
                 link.options["miimon"] = str(milliseconds(keys["MIIMonitorSec"][-1]))
@@ -117,26 +126,27 @@ def milliseconds(text: str) -> int:
 def _matches(state: State, text: str, name: str) -> bool:
     head = next((keys for section, keys in ini(text) if section == "Match"), {})
     device = state["netdevs"].get(name)
-    if not head:
+    return bool(head) and all(
+        _condition(device, name, key, [word for value in values for word in value.split()])
+        for key, values in head.items()
+    )
+
+
+def _condition(device: dict[str, Any] | None, name: str, key: str, words: list[str]) -> bool:
+    """One line of [Match]. Bonds and bridges have no permanent address."""
+    if key == "Name":
+        return any(fnmatch.fnmatchcase(name, word) for word in words)
+    if device is None:
         return False
-    for key, values in head.items():
-        words = [word for value in values for word in value.split()]
-        if key == "Name":
-            if not any(fnmatch.fnmatchcase(name, word) for word in words):
-                return False
-        elif device is None:
-            return False
-        elif key == "PermanentMACAddress" or key == "MACAddress":
-            known = device["perm_mac"] if key.startswith("Perm") else device["mac"]
-            # A VF and its representor have addresses of their own; bonds have none that is permanent.
-            if known not in [word.lower() for word in words] or key.startswith("Perm") and device["kind"] in ("bond", "bridge"):
-                return False
-        elif key == "Path":
-            if not any(fnmatch.fnmatchcase(f"pci-{device['pci']}", word) for word in words):
-                return False
-        elif key == "Driver" and device["kind"] not in ("pf", "vf"):
-            return False
-    return True
+    if key == "PermanentMACAddress":
+        return device["kind"] not in ("bond", "bridge") and device["perm_mac"] in [
+            word.lower() for word in words
+        ]
+    if key == "MACAddress":
+        return device["mac"] in [word.lower() for word in words]
+    if key == "Path":
+        return any(fnmatch.fnmatchcase(f"pci-{device['pci']}", word) for word in words)
+    return key != "Driver" or device["kind"] in ("pf", "vf")
 
 
 def _network(text: str, link: Link) -> None:
@@ -172,11 +182,20 @@ def network_manager(state: State, files: Files) -> list[Link]:
 def _profile(state: State, parser: configparser.ConfigParser, text: str, by_uuid: dict[str, str]) -> Link:
     head = parser["connection"]
     name = head.get("interface-name", "")
-    mac = next((parser[s].get("mac-address", "") for s in parser.sections() if s in ("ethernet", "802-3-ethernet")), "").lower()
+    mac = next(
+        (parser[s].get("mac-address", "") for s in parser.sections() if s in ("ethernet", "802-3-ethernet")),
+        "",
+    ).lower()
     if mac:
-        name = next((n for n, d in state["netdevs"].items() if d["perm_mac"] == mac and d["kind"] in ("pf", "vf")), "")
+        name = next(
+            (n for n, d in state["netdevs"].items() if d["perm_mac"] == mac and d["kind"] in ("pf", "vf")), ""
+        )
     by_uuid[head.get("uuid", "")] = name
-    link = Link(name, {"bond": "bond", "bridge": "bridge", "vlan": "vlan"}.get(head.get("type", ""), "physical"), source=text)
+    link = Link(
+        name,
+        {"bond": "bond", "bridge": "bridge", "vlan": "vlan"}.get(head.get("type", ""), "physical"),
+        source=text,
+    )
     link.label = head.get("id", name)
     link.master = head.get("controller", head.get("master", ""))
     link.auto = head.get("autoconnect", "true") != "false"
@@ -184,7 +203,9 @@ def _profile(state: State, parser: configparser.ConfigParser, text: str, by_uuid
     for section in parser.sections():
         values = parser[section]
         if section == "bond":
-            link.options.update({k: v for k, v in values.items() if k in ("mode", "miimon", "lacp_rate", "xmit_hash_policy")})
+            link.options.update(
+                {k: v for k, v in values.items() if k in ("mode", "miimon", "lacp_rate", "xmit_hash_policy")}
+            )
         if section in ("ipv4", "ipv6"):
             link.addresses += [v.split(",")[0] for k, v in values.items() if k.startswith("address")]
         if section == "vlan":
@@ -197,7 +218,10 @@ def _profile(state: State, parser: configparser.ConfigParser, text: str, by_uuid
 def ifupdown(state: State, files: Files) -> list[Link]:
     """Links of /etc/network/interfaces and the files that it sources."""
     texts = [files.read_text("/etc/network/interfaces") or ""]
-    texts += [files.read_text(f"/etc/network/interfaces.d/{n}") or "" for n in files.names("/etc/network/interfaces.d")]
+    texts += [
+        files.read_text(f"/etc/network/interfaces.d/{n}") or ""
+        for n in files.names("/etc/network/interfaces.d")
+    ]
     found: dict[str, Link] = {}
     auto: set[str] = set()
     current: Link | None = None
@@ -242,73 +266,6 @@ def _stanza(link: Link, key: str, words: list[str]) -> None:
         link.kind = "bridge"
 
 
-def netplan_generate(state: State, files: Files) -> str:
-    """netplan generate: its YAML becomes files of networkd below /run. "" or what is wrong."""
-    import yaml
-
-    merged: dict[str, Any] = {}
-    for folder in ("/usr/lib/netplan", "/etc/netplan", "/run/netplan"):
-        for name in files.names(folder):
-            if name.endswith(".yaml"):
-                try:
-                    document = yaml.safe_load(files.read_text(f"{folder}/{name}") or "") or {}
-                except yaml.YAMLError as err:
-                    return f"{folder}/{name}: Error in network definition: {err}"
-                _merge(merged, document.get("network", {}))
-    for name in files.names("/run/systemd/network"):
-        if name.startswith("10-netplan-"):
-            files.unlink(f"/run/systemd/network/{name}")
-    for path, text in _netplan_files(merged).items():
-        files.write(f"/run/systemd/network/{path}", text)
-    return ""
-
-
-def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
-    for key, value in more.items():
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
-        else:
-            into[key] = value
-
-
-def _netplan_files(network: dict[str, Any]) -> dict[str, str]:
-    masters, lowers = {}, {}
-    for kind in ("bonds", "bridges"):
-        for name, data in network.get(kind, {}).items():
-            masters.update({member: (kind[:-1].capitalize(), name) for member in data.get("interfaces", [])})
-    for name, data in network.get("vlans", {}).items():
-        lowers.setdefault(data.get("link", ""), []).append(name)
-    found = {}
-    for kind in ("ethernets", "bonds", "bridges", "vlans"):
-        for name, data in network.get(kind, {}).items():
-            match = data.get("match", {})
-            words = [f"PermanentMACAddress={match['macaddress']}"] if "macaddress" in match else [f"Name={match.get('name', name)}"]
-            lines = ["[Match]", *words, "", "[Network]"]
-            lines += [f"Address={cidr}" for cidr in data.get("addresses", [])]
-            lines += [f"{key}={above}" for key, above in [masters[name]]] if name in masters else []
-            lines += [f"VLAN={vlan}" for vlan in lowers.get(name, [])]
-            lines += ["", "[Link]", f"MTUBytes={data['mtu']}"] if "mtu" in data else []
-            found[f"10-netplan-{name}.network"] = "\n".join(lines) + "\n"
-            if kind != "ethernets":
-                found[f"10-netplan-{name}.netdev"] = _netplan_netdev(kind[:-1], name, data)
-    return found
-
-
-def _netplan_netdev(kind: str, name: str, data: dict[str, Any]) -> str:
-    lines = ["[NetDev]", f"Name={name}", f"Kind={kind}"]
-    given = data.get("parameters", {})
-    if kind == "bond":
-        lines += ["", "[Bond]", f"Mode={given.get('mode', 'balance-rr')}"]
-        keys = (("lacp-rate", "LACPTransmitRate"), ("transmit-hash-policy", "TransmitHashPolicy"))
-        lines += [f"{word}={given[key]}" for key, word in keys if key in given]
-        if "mii-monitor-interval" in given:
-            text = str(given["mii-monitor-interval"])
-            lines.append(f"MIIMonitorSec={text if text.endswith('s') else text + 'ms'}")
-    if kind == "vlan":
-        lines += ["", "[VLAN]", f"Id={data.get('id', 0)}"]
-    return "\n".join(lines) + "\n"
-
-
 def carry_out(state: State, files: Files, only: set[str] | None = None) -> list[str]:
     """Set the links up as the owner's files say; all of them, or those named. Returns complaints."""
     said: list[str] = []
@@ -348,16 +305,33 @@ def _configure(state: State, link: Link, every: list[Link]) -> None:
 
 def _create(state: State, link: Link, every: list[Link]) -> dict[str, Any] | None:
     if link.kind == "bond":
-        net.add_bond(state, link.name, {k: v for k, v in link.options.items() if k in ("mode", "miimon", "lacp_rate", "xmit_hash_policy")})
+        net.add_bond(
+            state,
+            link.name,
+            {
+                k: v
+                for k, v in link.options.items()
+                if k in ("mode", "miimon", "lacp_rate", "xmit_hash_policy")
+            },
+        )
         state["bonds"][link.name]["by"] = state["variant"]["owner"]
     elif link.kind == "bridge":
         net.new(state, link.name, "bridge", net.virtual_mac(state, link.name))
         state["bridges"][link.name] = {"vlan_filtering": int(link.options.get("vlan_filtering", "0"))}
     elif link.kind == "vlan":
-        lower = link.options.get("link") or next((other.name for other in every if link.name in other.vlans), "")
+        lower = link.options.get("link") or next(
+            (other.name for other in every if link.name in other.vlans), ""
+        )
         if lower not in state["netdevs"]:
             return None
-        net.new(state, link.name, "vlan", state["netdevs"][lower]["mac"], link=lower, vid=int(link.options.get("vid", "0")))
+        net.new(
+            state,
+            link.name,
+            "vlan",
+            state["netdevs"][lower]["mac"],
+            link=lower,
+            vid=int(link.options.get("vid", "0")),
+        )
     else:
         return None
     made: dict[str, Any] = state["netdevs"][link.name]

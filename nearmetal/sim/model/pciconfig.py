@@ -18,7 +18,15 @@ AER, ACS, ATS, SRIOV, ARI = 0x100, 0x150, 0x160, 0x180, 0x170
 """Where the capabilities stand in our functions."""
 
 ACS_CAPABILITY = 0x5F  # SrcValid, TransBlk, ReqRedir, CmpltRedir, UpstreamFwd, DirectTrans
-ACS_BITS = {"SrcValid": 1, "TransBlk": 2, "ReqRedir": 4, "CmpltRedir": 8, "UpstreamFwd": 16, "EgressCtrl": 32, "DirectTrans": 64}
+ACS_BITS = {
+    "SrcValid": 1,
+    "TransBlk": 2,
+    "ReqRedir": 4,
+    "CmpltRedir": 8,
+    "UpstreamFwd": 16,
+    "EgressCtrl": 32,
+    "DirectTrans": 64,
+}
 ACS_ISOLATED = 0x1D
 """What Linux sets at boot where the IOMMU is on: SrcValid, ReqRedir, CmpltRedir, UpstreamFwd (pci_std_enable_acs)."""
 
@@ -37,11 +45,13 @@ def has_acs(part: Part) -> bool:
 
 
 def has_ats(part: Part, firmware: dict[str, Any] | None) -> bool:
-    """GPUs always; a ConnectX where its firmware says ATS_ENABLED (NVIDIA AI Enterprise, Optimizing VM configuration)."""
+    """GPUs always; a ConnectX where its firmware says so (NVIDIA AI Enterprise, Optimizing VM configuration)."""
     return part.kind == "gpu" or part.kind == "mlx5" and bool((firmware or {}).get("ATS_ENABLED"))
 
 
-def build(part: Part, registers: dict[str, int], firmware: dict[str, Any] | None, vfs: tuple[int, int, int]) -> bytes:
+def build(
+    part: Part, registers: dict[str, int], firmware: dict[str, Any] | None, vfs: tuple[int, int, int]
+) -> bytes:
     """All 4096 bytes. firmware: current values of the card. vfs: (made, total, first offset) of a PF."""
     data = bytearray(4096)
     _header(data, part)
@@ -91,7 +101,9 @@ def _header(data: bytearray, part: Part) -> None:
     _word(data, 4, 0x0546)
     _word(data, 6, 0x0010)  # has a list of capabilities
     data[9:12] = part.class_.to_bytes(3, "little")
-    data[0x0E] = 0x01 if part.is_bridge else 0x80 if part.address.endswith(".1") or part.kind in ("mlx5", "igb") else 0
+    data[0x0E] = (
+        0x01 if part.is_bridge else 0x80 if part.address.endswith(".1") or part.kind in ("mlx5", "igb") else 0
+    )
     data[0x34] = PM
     if part.is_bridge:
         data[0x18] = int(part.address[5:7], 16)
@@ -117,7 +129,9 @@ def vf_config(part: Part) -> bytes:
 def vpd(name: str, part_number: str, serial: str) -> bytes:
     """Vital product data (PCI local bus specification, appendix I): name, then PN and SN, a checksum, the end tag."""
     head = _resource(0x82, name.encode())
-    fields = b"".join(key + bytes((len(value),)) + value.encode() for key, value in ((b"PN", part_number), (b"SN", serial)))
+    fields = b"".join(
+        key + bytes((len(value),)) + value.encode() for key, value in ((b"PN", part_number), (b"SN", serial))
+    )
     body = head + bytes((0x90,)) + (len(fields) + 4).to_bytes(2, "little") + fields + b"RV\x01"
     return body + bytes((-sum(body) & 0xFF, 0x78))
 

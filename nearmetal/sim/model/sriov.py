@@ -1,8 +1,8 @@
 """PFs, VFs and the drivers that hold them.
 
-Sources: Linux drivers/pci/iov.c (sriov_numvfs_store, sriov_drivers_autoprobe), drivers/pci/pci-driver.c (driver_override,
-new_id), drivers/base/bus.c (bind_store, unbind_store), drivers/vfio/vfio_main.c (a device without a group), mlx5
-core/sriov.c (VF settings are forgotten with the VFs).
+Sources: Linux drivers/pci/iov.c (sriov_numvfs_store, sriov_drivers_autoprobe), drivers/pci/pci-driver.c
+(driver_override, new_id), drivers/base/bus.c (bind_store, unbind_store), drivers/vfio/vfio_main.c (a device without
+a group), mlx5 core/sriov.c (VF settings are forgotten with the VFs).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ IGB_VFS = 7
 
 
 def total(state: State, pf: str) -> int:
-    """sriov_totalvfs; 0: the function has no SR-IOV capability, so there is no such file."""
+    """Value of sriov_totalvfs; 0: the function has no SR-IOV capability, so there is no such file."""
     known = state["pfs"][pf]
     if known["kind"] == "igb":
         return IGB_VFS
-    firmware = state["cards"][known["card"]]["firmware"]
+    firmware: dict[str, Any] = state["cards"][known["card"]]["firmware"]
     return int(firmware["NUM_OF_VFS"]["current"]) if firmware["SRIOV_EN"]["current"] else 0
 
 
@@ -77,12 +77,34 @@ def set_count(state: State, pf: str, text: str) -> None:
 
 def _new_vf(state: State, pf: str, index: int) -> dict[str, Any]:
     return {
-        "index": index, "address": vf_address(pf, offset(state, pf), index), "driver": "", "override": "", "mac": ZERO,
-        "hw_mac": f"{state['pfs'][pf]['mac'][:9]}{0x80 | state['pfs'][pf]['port']:02x}:{state['number'] & 255:02x}:{index:02x}",
-        "vlan": 0, "qos": 0, "proto": "802.1Q", "trust": False, "spoofchk": state["pfs"][pf]["kind"] == "igb",
-        "link_state": "auto", "min_tx": 0, "max_tx": 0, "node_guid": "", "port_guid": "", "netdev": "", "in_use": "", "stale": False,
+        "index": index,
+        "address": vf_address(pf, offset(state, pf), index),
+        "driver": "",
+        "override": "",
+        "mac": ZERO,
+        "hw_mac": _mac(state, pf, 0x80, index),
+        "vlan": 0,
+        "qos": 0,
+        "proto": "802.1Q",
+        "trust": False,
+        "spoofchk": state["pfs"][pf]["kind"] == "igb",
+        "link_state": "auto",
+        "min_tx": 0,
+        "max_tx": 0,
+        "node_guid": "",
+        "port_guid": "",
+        "netdev": "",
+        "in_use": "",
+        "stale": False,
         "representor": "",
-    }  # fmt: skip
+    }
+
+
+def _mac(state: State, pf: str, kind: int, index: int) -> str:
+    """An address that the driver makes up for a VF (0x80) or its representor (0xc0), unlike all others."""
+    known = state["pfs"][pf]
+    place = by_address(state["variant"]["gpu"])[pf].node << 4 | kind | known["port"]
+    return f"02:{state['number'] >> 8:02x}:{state['number'] & 255:02x}:{place:02x}:{int(pf[5:7], 16):02x}:{index:02x}"
 
 
 def clear(state: State, pf: str) -> None:
@@ -103,8 +125,14 @@ def represent(state: State, pf: str) -> None:
     for vf in known["vfs"]:
         if wanted and not vf["representor"]:
             name = _representor_name(state, pf, vf["index"])
-            net.new(state, name, "rep", f"{known['mac'][:9]}{0xC0 | known['port']:02x}:{state['number'] & 255:02x}:{vf['index']:02x}",
-                    pf=pf, vf=vf["index"])  # fmt: skip
+            net.new(
+                state,
+                name,
+                "rep",
+                _mac(state, pf, 0xC0, vf["index"]),
+                pf=pf,
+                vf=vf["index"],
+            )
             vf["representor"] = name
         elif not wanted and vf["representor"]:
             net.remove(state, vf["representor"])
@@ -143,7 +171,10 @@ def natural(state: State, address: str) -> str:
     part = by_address(state["variant"]["gpu"]).get(address)
     if part is None:
         return ""
-    claimed = next((d for d, ids in state.get("new_ids", {}).items() if f"{part.vendor:04x} {part.device:04x}" in ids), "")
+    claimed = next(
+        (d for d, ids in state.get("new_ids", {}).items() if f"{part.vendor:04x} {part.device:04x}" in ids),
+        "",
+    )
     if claimed:
         return str(claimed)
     native = {"gpu": "nouveau", "audio": "snd_hda_intel", "port": "pcieport"}.get(part.kind, "")
@@ -216,7 +247,15 @@ def probe(state: State, address: str) -> None:
 
 def loaded(state: State) -> set[str]:
     """Drivers that the kernel has."""
-    return {"mlx5_core", "igb", "igbvf", "pcieport", "nouveau", "snd_hda_intel", *state.get("modules", ())} - blacklisted(state)
+    return {
+        "mlx5_core",
+        "igb",
+        "igbvf",
+        "pcieport",
+        "nouveau",
+        "snd_hda_intel",
+        *state.get("modules", ()),
+    } - blacklisted(state)
 
 
 def attach(state: State, driver: str, address: str) -> None:
@@ -244,7 +283,9 @@ def _attach_vf(state: State, driver: str, vf: dict[str, Any], pf: str) -> None:
         return
     delay = float(state["faults"].get("vf-driver-slow", 0))
     if delay:
-        state.setdefault("later", []).append({"at": state["now"] + delay, "do": "vf_netdev", "address": vf["address"]})
+        state.setdefault("later", []).append(
+            {"at": state["now"] + delay, "do": "vf_netdev", "address": vf["address"]}
+        )
     else:
         vf_netdev(state, vf, pf)
 

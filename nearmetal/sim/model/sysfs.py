@@ -1,4 +1,4 @@
-"""/proc, /sys and debugfs as far as they change: drivers, VFs, network devices, IOMMU, huge pages, interrupts, cgroups."""
+"""/proc, /sys and debugfs as far as they change: drivers, VFs, network devices, IOMMU, pages, interrupts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _kernel(found: Layer, state: State) -> None:
 
 
 def _isolated(state: State, words: dict[str, list[str]], argument: str) -> str:
-    """isolcpus with flags but without `domain` isolates nothing (kernel/sched/isolation.c)."""
+    """Isolcpus with flags but without `domain` isolates nothing (kernel/sched/isolation.c)."""
     value = (words.get(argument) or [""])[-1]
     flags = [item for item in value.split(",") if item[:1].isalpha()]
     if not value or argument == "isolcpus" and flags and "domain" not in flags:
@@ -77,9 +77,14 @@ def _isolated(state: State, words: dict[str, list[str]], argument: str) -> str:
 
 def _memory(found: Layer, state: State) -> None:
     sizes = {2048: "2048", 1048576: "1048576"}
-    default = boot.SIZES.get((boot.arguments(state["boot"]["cmdline"]).get("default_hugepagesz") or ["2M"])[-1], 2048)
+    default = boot.SIZES.get(
+        (boot.arguments(state["boot"]["cmdline"]).get("default_hugepagesz") or ["2M"])[-1], 2048
+    )
     kb = state["hw"]["memory_gib"] * 1048576
-    found.file("/proc/meminfo", f"MemTotal:       {kb} kB\nMemFree:        {kb // 2} kB\nHugepagesize:       {default} kB\n")
+    found.file(
+        "/proc/meminfo",
+        f"MemTotal:       {kb} kB\nMemFree:        {kb // 2} kB\nHugepagesize:       {default} kB\n",
+    )
     for size in sizes:
         every = 0
         for node in range(state["hw"]["sockets"]):
@@ -124,7 +129,7 @@ def _pci(found: Layer, state: State) -> None:
         known = state["pfs"][part.address]
         card = state["cards"].get(known["card"])
         if card:
-            found.file(f"{base}/vpd", lambda card=card: pciconfig.vpd(card["model"], card["part"], card["serial"]))  # type: ignore[misc]
+            found.file(f"{base}/vpd", pciconfig.vpd(card["model"], card["part"], card["serial"]))
         total = sriov.total(state, part.address)
         if total:
             found.file(f"{base}/sriov_totalvfs", f"{total}\n")
@@ -167,11 +172,14 @@ def _vfs(found: Layer, state: State) -> None:
             found.link(f"{BUS}/devices/{vf['address']}", "../../.." + base.removeprefix("/sys"))
             _driver(found, base, vf["driver"])
             for name, text in (
-                ("uevent", _uevent(part, vf["address"], vf["driver"], device)), ("class", f"0x{part.class_:06x}\n"),
-                ("vendor", f"0x{part.vendor:04x}\n"), ("device", f"0x{device:04x}\n"), ("numa_node", f"{part.node}\n"),
+                ("uevent", _uevent(part, vf["address"], vf["driver"], device)),
+                ("class", f"0x{part.class_:06x}\n"),
+                ("vendor", f"0x{part.vendor:04x}\n"),
+                ("device", f"0x{device:04x}\n"),
+                ("numa_node", f"{part.node}\n"),
                 ("local_cpulist", ranges(cpus_of(state["hw"], part.node)) + "\n"),
                 ("driver_override", (vf["override"] or "(null)") + "\n"),
-            ):  # fmt: skip
+            ):
                 found.file(f"{base}/{name}", text)
             found.file(f"{base}/config", lambda part=part: pciconfig.vf_config(part))  # type: ignore[misc]
             found.file(f"{base}/reset", errno.EACCES)
@@ -182,7 +190,7 @@ def _vfs(found: Layer, state: State) -> None:
 
 
 def groups(state: State) -> dict[str, int]:
-    """IOMMU group of each function: its own, where every bridge above can redirect (ACS) and it has no sisters without."""
+    """IOMMU group of each function: its own, as all bridges can redirect (ACS); a GPU and its audio share one."""
     if not state["boot"].get("iommu"):
         return {}
     found: dict[str, int] = {}
@@ -202,7 +210,10 @@ def groups(state: State) -> dict[str, int]:
 def _iommu(found: Layer, state: State) -> None:
     found.folder("/sys/class/iommu")
     found.folder("/sys/kernel/iommu_groups")
-    gpu, by_pf = state["variant"]["gpu"], {vf["address"]: pf for pf, e in state["pfs"].items() for vf in e["vfs"]}
+    gpu, by_pf = (
+        state["variant"]["gpu"],
+        {vf["address"]: pf for pf, e in state["pfs"].items() for vf in e["vfs"]},
+    )
     if not state["boot"].get("iommu"):
         return
     for unit in range(2 * state["hw"]["sockets"]):
@@ -221,8 +232,14 @@ def _netdev(found: Layer, state: State, name: str) -> None:
     base = netdev_folder(state, name)
     found.link(f"/sys/class/net/{name}", "../.." + base.removeprefix("/sys"))
     state_word = "unknown" if device["kind"] == "lo" else net.operstate(state, name)
-    for key, value in (("address", device["mac"]), ("mtu", device["mtu"]), ("operstate", state_word), ("ifindex", device["index"]),
-                       ("type", "32" if _infiniband(state, device) else "1"), ("flags", hex(0x1002 | int(device["up"])))):  # fmt: skip
+    for key, value in (
+        ("address", device["mac"]),
+        ("mtu", device["mtu"]),
+        ("operstate", state_word),
+        ("ifindex", device["index"]),
+        ("type", "32" if _infiniband(state, device) else "1"),
+        ("flags", hex(0x1002 | int(device["up"]))),
+    ):
         found.file(f"{base}/{key}", f"{value}\n")
     found.file(f"{base}/carrier", f"{int(net.carrier(state, name))}\n" if device["up"] else errno.EINVAL)
     found.file(f"{base}/speed", _speed(state, name, device))
@@ -277,14 +294,19 @@ def _bond(found: Layer, state: State, name: str, base: str) -> None:
     number = net.MODES.index(entry["mode"])
     policy = net.POLICIES.index(entry["xmit_hash_policy"])
     lines = {
-        "mode": f"{entry['mode']} {number}", "slaves": " ".join(net.slaves(state, name)), "miimon": str(entry["miimon"]),
-        "active_slave": entry["active"], "mii_status": net.operstate(state, name),
+        "mode": f"{entry['mode']} {number}",
+        "slaves": " ".join(net.slaves(state, name)),
+        "miimon": str(entry["miimon"]),
+        "active_slave": entry["active"],
+        "mii_status": net.operstate(state, name),
         "lacp_rate": "fast 1" if entry["lacp_rate"] == "fast" else "slow 0",
         "xmit_hash_policy": f"{entry['xmit_hash_policy']} {policy}",
-    }  # fmt: skip
+    }
     if entry["mode"] == "802.3ad":
         lines["ad_partner_mac"] = net.partner(state, name)
-        lines["ad_num_ports"] = str(len(net.slaves(state, name)) if net.partner(state, name) != net.ZERO else 1)
+        lines["ad_num_ports"] = str(
+            len(net.slaves(state, name)) if net.partner(state, name) != net.ZERO else 1
+        )
         lines["ad_aggregator"] = "1"
     for key, value in lines.items():
         found.file(f"{base}/bonding/{key}", value + "\n")
@@ -324,7 +346,11 @@ def irq_table(state: State) -> list[tuple[int, str, int | None]]:
     for pf, known in sorted(state["pfs"].items()):
         if known["driver"]:
             for queue in range(8):
-                name = f"mlx5_comp{queue}@pci:{pf}" if known["kind"] == "mlx5" else f"{known['netdev']}-TxRx-{queue}"
+                name = (
+                    f"mlx5_comp{queue}@pci:{pf}"
+                    if known["kind"] == "mlx5"
+                    else f"{known['netdev']}-TxRx-{queue}"
+                )
                 found.append((number, name, known["node"]))
                 number += 1
     return found
@@ -351,5 +377,8 @@ def _irqs(found: Layer, state: State) -> None:
 def _interrupts(every: list[int], table: list[tuple[int, str, int | None]]) -> str:
     lines = [" " * 11 + " ".join(f"CPU{cpu:<7}" for cpu in every)]
     zeros = " ".join(["         0"] * len(every))
-    lines += [f"{number:>4}: {zeros} IR-PCI-MSIX-0000:00:00.0   {number}-edge      {name}" for number, name, _node in table]
+    lines += [
+        f"{number:>4}: {zeros} IR-PCI-MSIX-0000:00:00.0   {number}-edge      {name}"
+        for number, name, _node in table
+    ]
     return "\n".join(lines) + "\n"

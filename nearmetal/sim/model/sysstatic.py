@@ -8,7 +8,13 @@ from .hardware import Part, cpus_of, folder, parts
 from .layer import Layer
 
 CPU, NODE = "/sys/devices/system/cpu", "/sys/devices/system/node"
-FLAGS = "fpu vme de pse tsc msr pae mce cx8 apic sep lm vmx constant_tsc ept invpcid avx512f pdpe1gb"
+CPUINFO = """\
+processor\t: 0
+vendor_id\t: GenuineIntel
+model name\t: INTEL(R) XEON(R) PLATINUM 8562Y+
+flags\t\t: fpu vme de pse tsc msr pae mce cx8 apic sep lm vmx constant_tsc ept invpcid avx512f pdpe1gb
+
+"""
 
 
 def ranges(cpus: list[int]) -> str:
@@ -63,12 +69,16 @@ def layer(sockets: int, cores: int, threads: int, memory_gib: int, gpu: str) -> 
         place = f"{NODE}/node{node}"
         found.file(f"{place}/cpulist", ranges(own) + "\n")
         found.file(f"{place}/cpumap", mask(own, len(every)) + "\n")
-        found.file(f"{place}/distance", " ".join("10" if node == other else "21" for other in range(sockets)) + "\n")
+        found.file(
+            f"{place}/distance", " ".join("10" if node == other else "21" for other in range(sockets)) + "\n"
+        )
         kb = memory_gib * 1048576 // sockets
-        found.file(f"{place}/meminfo", f"\nNode {node} MemTotal:       {kb} kB\nNode {node} MemFree:        {kb // 2} kB\n")
+        found.file(
+            f"{place}/meminfo",
+            f"\nNode {node} MemTotal:       {kb} kB\nNode {node} MemFree:        {kb // 2} kB\n",
+        )
     found.file(f"{NODE}/online", f"0-{sockets - 1}\n")
-    info = f"processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: INTEL(R) XEON(R) PLATINUM 8562Y+\nflags\t\t: {FLAGS}\n\n"
-    found.file("/proc/cpuinfo", info)
+    found.file("/proc/cpuinfo", CPUINFO)
     found.file("/proc/sys/kernel/arch", "x86_64\n")
     for part in parts(gpu):
         _part(found, part, gpu, hw)
@@ -79,10 +89,16 @@ def _part(found: Layer, part: Part, gpu: str, hw: dict[str, int]) -> None:
     base = folder(part.address, gpu)
     found.link(f"/sys/bus/pci/devices/{part.address}", "../../.." + base.removeprefix("/sys"))
     for name, value in (
-        ("class", f"0x{part.class_:06x}"), ("vendor", f"0x{part.vendor:04x}"), ("device", f"0x{part.device:04x}"),
-        ("subsystem_vendor", f"0x{part.subsystem[0]:04x}"), ("subsystem_device", f"0x{part.subsystem[1]:04x}"),
-        ("numa_node", str(part.node)), ("local_cpulist", ranges(cpus_of(hw, part.node))),
-        ("max_link_speed", "32.0 GT/s PCIe"), ("max_link_width", "16"), ("current_link_speed", "32.0 GT/s PCIe"),
+        ("class", f"0x{part.class_:06x}"),
+        ("vendor", f"0x{part.vendor:04x}"),
+        ("device", f"0x{part.device:04x}"),
+        ("subsystem_vendor", f"0x{part.subsystem[0]:04x}"),
+        ("subsystem_device", f"0x{part.subsystem[1]:04x}"),
+        ("numa_node", str(part.node)),
+        ("local_cpulist", ranges(cpus_of(hw, part.node))),
+        ("max_link_speed", "32.0 GT/s PCIe"),
+        ("max_link_width", "16"),
+        ("current_link_speed", "32.0 GT/s PCIe"),
         ("current_link_width", "16"),
-    ):  # fmt: skip
+    ):
         found.file(f"{base}/{name}", value + "\n")

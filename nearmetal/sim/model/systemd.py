@@ -20,8 +20,13 @@ Files = Any
 ETC, USR = "/etc/systemd/system", "/usr/lib/systemd/system"
 FOLDERS = (ETC, "/run/systemd/system", USR)
 TARGETS = (
-    "sysinit.target", "basic.target", "network-pre.target", "network.target", "network-online.target", "multi-user.target",
-)  # fmt: skip
+    "sysinit.target",
+    "basic.target",
+    "network-pre.target",
+    "network.target",
+    "network-online.target",
+    "multi-user.target",
+)
 """The milestones of a boot, in their order."""
 
 
@@ -73,7 +78,7 @@ def exists(state: State, files: Files, name: str) -> bool:
 
 
 def enable(state: State, files: Files, names: list[str]) -> tuple[int, str, str]:
-    """systemctl enable: links in the folders of what wants or requires the unit."""
+    """Systemctl enable: links in the folders of what wants or requires the unit."""
     said = []
     for name in names:
         if name in osfiles.services(state):
@@ -94,7 +99,7 @@ def enable(state: State, files: Files, names: list[str]) -> tuple[int, str, str]
 
 
 def disable(state: State, files: Files, names: list[str]) -> tuple[int, str, str]:
-    """systemctl disable: the links go, wherever they are."""
+    """Systemctl disable: the links go, wherever they are."""
     said = []
     for name in names:
         if name in osfiles.services(state):
@@ -107,7 +112,7 @@ def disable(state: State, files: Files, names: list[str]) -> tuple[int, str, str
 
 
 def is_enabled(state: State, files: Files, name: str) -> tuple[int, str, str]:
-    """systemctl is-enabled."""
+    """Systemctl is-enabled."""
     builtin = osfiles.services(state)
     if name in builtin:
         on = state["units"].get(name, {}).get("enabled", builtin[name])
@@ -116,7 +121,9 @@ def is_enabled(state: State, files: Files, name: str) -> tuple[int, str, str]:
     if not unit.there:
         return 4, "not-found\n", ""
     linked = any(
-        name in files.names(f"{ETC}/{folder}") for folder in files.names(ETC) if folder.endswith((".wants", ".requires"))
+        name in files.names(f"{ETC}/{folder}")
+        for folder in files.names(ETC)
+        if folder.endswith((".wants", ".requires"))
     )
     if linked:
         return 0, "enabled\n", ""
@@ -133,7 +140,10 @@ def active(state: State, name: str) -> str:
 def dependencies(files: Files, name: str) -> tuple[set[str], set[str]]:
     """(wanted, required) units of a unit: by its own words, and by the folders of links."""
     unit = read_unit(files, name)
-    wants, requires = set(unit.words("Unit.Wants")), set(unit.words("Unit.Requires") + unit.words("Unit.BindsTo"))
+    wants, requires = (
+        set(unit.words("Unit.Wants")),
+        set(unit.words("Unit.Requires") + unit.words("Unit.BindsTo")),
+    )
     for folder in FOLDERS:
         wants.update(files.names(f"{folder}/{name}.wants"))
         requires.update(files.names(f"{folder}/{name}.requires"))
@@ -143,7 +153,14 @@ def dependencies(files: Files, name: str) -> tuple[set[str], set[str]]:
 def boot_order(state: State, files: Files) -> list[str]:
     """Everything that a boot starts, in order. Ties keep the order of the milestones, then of the names."""
     wanted: set[str] = set()
-    todo = [*TARGETS, *(name for name, on in osfiles.services(state).items() if state["units"].get(name, {}).get("enabled", on))]
+    todo = [
+        *TARGETS,
+        *(
+            name
+            for name, on in osfiles.services(state).items()
+            if state["units"].get(name, {}).get("enabled", on)
+        ),
+    ]
     while todo:
         name = todo.pop()
         if name in wanted:
@@ -168,10 +185,18 @@ def _sorted(state: State, files: Files, wanted: set[str]) -> list[str]:
                 before[other].add(name)
         wants, requires = dependencies(files, name)
         if name in TARGETS:
-            before[name] |= {o for o in (wants | requires) & wanted if o not in TARGETS and name not in read_unit(files, o).words("Unit.After")}
+            before[name] |= {
+                o
+                for o in (wants | requires) & wanted
+                if o not in TARGETS and name not in read_unit(files, o).words("Unit.After")
+            }
         early = "no" in read_unit(files, name).words("Unit.DefaultDependencies")
         if name not in TARGETS and not early:
-            before[name].add("basic.target" if not name.startswith(("systemd-networkd", "NetworkManager", "networking")) else "network-pre.target")
+            before[name].add(
+                "basic.target"
+                if not name.startswith(("systemd-networkd", "NetworkManager", "networking"))
+                else "network-pre.target"
+            )
         if name in NETWORK:
             before["network.target"].add(name)
     return _topological(before)
