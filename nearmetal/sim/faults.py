@@ -39,6 +39,7 @@ def inject(machine: Any, text: str) -> None:
         fault.act(machine, value)
     except (ValueError, Refusal) as err:
         raise SimError(f"{name}: {err}") from None
+    machine.files.changed()
 
 
 def _mark(name: str, default: Any = True) -> Callable[[Any, str], None]:

@@ -36,8 +36,8 @@ def offset(state: State, pf: str) -> int:
     known = state["pfs"][pf]
     if known["kind"] == "igb":
         return 128
-    ports = len(state["cards"][known["card"]]["ports"])
-    return ports + known["port"] * (total(state, pf) - 1)
+    ports: int = len(state["cards"][known["card"]]["ports"])
+    return ports + int(known["port"]) * (total(state, pf) - 1)
 
 
 def set_count(state: State, pf: str, text: str) -> None:
