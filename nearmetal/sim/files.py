@@ -71,7 +71,10 @@ class Files:
         ):
             found.folder(path)
         for name in osfiles.services(self.state):
-            found.file(f"/usr/lib/systemd/system/{name}", f"[Unit]\nDescription={name}\n")
+            found.file(
+                f"/usr/lib/systemd/system/{name}",
+                f"[Unit]\nDescription={name}\n{osfiles.ORDER.get(name, '')}",
+            )
         for kernel in self.state["kernels"]:
             found.file(f"/boot/vmlinuz-{kernel}", "")
         for kept in (self.state["disk"], self.state["volatile"]):

@@ -100,14 +100,13 @@ def refuse(what: str) -> Answer:
 
 def _raw(machine: Machine, command: str) -> Answer:
     words = command.strip()
-    success = ""
-    for _layer in range(4):  # sudo ... /bin/sh -c 'echo BECOME-SUCCESS-... ; COMMAND'
-        found = SUCCESS.search(words)
-        if found:
-            success, words = found[1] + "\n", words[found.end() :]
-        if not re.match(r"(?:sudo |\S*/?sh -c )", words):
-            break
+    while re.match(
+        r"(?:sudo |\S*/?sh -c )", words
+    ):  # sudo ... /bin/sh -c 'echo BECOME-SUCCESS-... ; COMMAND'
         words = shlex.split(words)[-1].strip()
+    found = SUCCESS.match(words)
+    success = found[1] + "\n" if found else ""
+    words = words[found.end() :] if found else words
     settled = SETTLED.fullmatch(words)
     words = settled[1] if settled else words
     words = re.sub(r"^(?:sync;\s*)?(?:PATH=\S+\s+)?", "", words).removesuffix("&& sleep 0").strip()

@@ -32,6 +32,12 @@ SERVICES = {
 }
 """Services that come with the system; whether they are enabled."""
 
+ORDER = {
+    "kubelet.service": "Wants=network-online.target\nAfter=network-online.target\n",
+    "openvswitch-switch.service": "Before=network.target\nAfter=network-pre.target\n",
+}
+"""Lines of their [Unit] sections that matter for the order of a boot."""
+
 OWNERS = {
     "networkd": {"systemd-networkd.service": True},
     "NetworkManager": {"NetworkManager.service": True},

@@ -190,7 +190,8 @@ def _profile(state: State, parser: configparser.ConfigParser, text: str, by_uuid
         name = next(
             (n for n, d in state["netdevs"].items() if d["perm_mac"] == mac and d["kind"] in ("pf", "vf")), ""
         )
-    by_uuid[head.get("uuid", "")] = name
+    if head.get("uuid"):
+        by_uuid[head["uuid"]] = name
     link = Link(
         name,
         {"bond": "bond", "bridge": "bridge", "vlan": "vlan"}.get(head.get("type", ""), "physical"),

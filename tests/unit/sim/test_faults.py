@@ -236,5 +236,3 @@ def test_irq_stuck(sim: Sim) -> None:
     sim.inject("irq-stuck")
     assert sim.poke("/proc/irq/16/smp_affinity_list", "0") == "Input/output error"
     assert sim.poke("/proc/irq/9/smp_affinity_list", "0") == ""
-
-

@@ -141,7 +141,9 @@ def test_switchdev_representors(sim: Sim) -> None:
     assert sim.vf(PF0, 0)["representor"] == ""
     sim.switchdev(PF0)
     name = sim.vf(PF0, 1)["representor"]
-    assert sim.read(f"/sys/class/net/{NET0}/phys_switch_id") == sim.read(f"/sys/class/net/{name}/phys_switch_id")
+    assert sim.read(f"/sys/class/net/{NET0}/phys_switch_id") == sim.read(
+        f"/sys/class/net/{name}/phys_switch_id"
+    )
     assert sim.read(f"/sys/class/net/{name}/phys_port_name") == "pf0vf1"
     ports = sim.json("devlink -j port show")["port"]
     assert ports[f"pci/{PF0}/2"]["netdev"] == name
@@ -224,7 +226,13 @@ def test_lag_switchdev(sim: Sim) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "active"),
-    [("balance-rr", False), ("active-backup", True), ("balance-xor", True), ("broadcast", False), ("802.3ad", True)],
+    [
+        ("balance-rr", False),
+        ("active-backup", True),
+        ("balance-xor", True),
+        ("broadcast", False),
+        ("802.3ad", True),
+    ],
 )
 def test_lag_modes(sim: Sim, mode: str, active: bool) -> None:
     sim.switchdev(PF0, PF1)
@@ -234,7 +242,11 @@ def test_lag_modes(sim: Sim, mode: str, active: bool) -> None:
 
 def test_lag_roce(sim: Sim) -> None:
     sim.bond(NET0, NET1)
-    assert sim.show()["lag"] | {"bond": ""} == sim.show()["lag"] | {"bond": "", "state": "active", "type": "roce"}
+    assert sim.show()["lag"] | {"bond": ""} == sim.show()["lag"] | {
+        "bond": "",
+        "state": "active",
+        "type": "roce",
+    }
 
 
 def test_lag_silent_in_legacy_with_vfs(sim: Sim) -> None:
@@ -393,7 +405,9 @@ def test_igb_without_devlink(sim: Sim) -> None:
 
 def test_firmware_per_card(sim: Sim) -> None:
     sim.ok(f"mstconfig -d {PF1} -y set NUM_OF_VFS=12")
-    line = next(text for text in sim.run(f"mstconfig -d {PF0} -e q").stdout.splitlines() if "NUM_OF_VFS" in text)
+    line = next(
+        text for text in sim.run(f"mstconfig -d {PF0} -e q").stdout.splitlines() if "NUM_OF_VFS" in text
+    )
     assert line.split() == ["*", "NUM_OF_VFS", "8", "8", "12"]
     other = sim.run(f"mstconfig -d {OTHER} -e q").stdout
     assert next(text for text in other.splitlines() if "NUM_OF_VFS" in text).split()[-1] == "8"
@@ -445,7 +459,11 @@ def test_names_follow_the_kernel(sim: Sim) -> None:
     assert sim.pf(PF0)["netdev"] == "ens3f0"
     sim.inject("ports-renamed")
     sim.advance(5)
-    assert [sim.pf(PF0)["netdev"], sim.pf(PF1)["netdev"], sim.pf(OTHER)["netdev"]] == ["ens3f0np0", "ens3f1np1", "ens5np0"]
+    assert [sim.pf(PF0)["netdev"], sim.pf(PF1)["netdev"], sim.pf(OTHER)["netdev"]] == [
+        "ens3f0np0",
+        "ens3f1np1",
+        "ens5np0",
+    ]
     assert sim.read("/proc/sys/kernel/osrelease") != "6.12.43-amd64"
 
 
@@ -499,7 +517,9 @@ def test_grub_once(sim: Sim) -> None:
     block = sim.host.read("/boot/grub/grubenv")
     cfg = sim.read("/boot/grub/grub.cfg")
     title = next(line for line in cfg.splitlines() if "recovery mode" in line).split("'")[1]
-    sim.host.write("/boot/grub/grubenv", (block.rstrip("#") + f"next_entry={title}\n").ljust(1024, "#"), in_place=True)
+    sim.host.write(
+        "/boot/grub/grubenv", (block.rstrip("#") + f"next_entry={title}\n").ljust(1024, "#"), in_place=True
+    )
     sim.restart()
     assert " single" in sim.read("/proc/cmdline")
     sim.restart()
@@ -530,7 +550,8 @@ def test_volatile_is_lost(sim: Sim) -> None:
     assert sim.read("/etc/nearmetal/x") == "1"
 
 
-UNIT = "[Unit]\nBefore=kubelet.service\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={}\n[Install]\nRequiredBy=kubelet.service\n"
+UNIT = "[Unit]\nBefore=kubelet.service\n"
+UNIT += "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={}\n[Install]\nRequiredBy=kubelet.service\n"
 
 
 def test_required_unit_fails(sim: Sim) -> None:
