@@ -26,6 +26,11 @@ COMMANDS = (
 )
 
 
+def lines(*words: str) -> str:
+    """A file of these lines."""
+    return "\n".join(words) + "\n"
+
+
 @pytest.fixture
 def sim(tmp_path: Path) -> Sim:
     return Sim(tmp_path)
@@ -121,8 +126,9 @@ def test_a_broken_grub_cfg_does_not_boot(sim: Sim) -> None:
 
 
 def test_update_grub_agrees_with_our_own_reader(sim: Sim) -> None:
-    lines = 'GRUB_CMDLINE_LINUX="a=1"\nGRUB_CMDLINE_LINUX_DEFAULT="${GRUB_CMDLINE_LINUX_DEFAULT:+$GRUB_CMDLINE_LINUX_DEFAULT }b=\\"x y\\" c"\n'
-    sim.host.write("/etc/default/grub.d/50-more.cfg", lines)
+    name = "GRUB_CMDLINE_LINUX_DEFAULT"
+    text = lines('GRUB_CMDLINE_LINUX="a=1"', '%s="${%s:+$%s }b=\\"x y\\" c"' % (name, name, name))  # noqa: UP031
+    sim.host.write("/etc/default/grub.d/50-more.cfg", text)
     sim.ok("/usr/sbin/update-grub")
     configured = observe(sim.host)["boot"]["configured"]
     sim.restart()
@@ -137,7 +143,7 @@ import sys
 from ansible_collections.nearmetal.rack.plugins.module_utils import host
 here = host.tree("/")
 assert here.live
-here.poke("%s/%s/sriov_numvfs", "3")
+here.poke("@ATTRIBUTE@", "3")
 here.write("/etc/nearmetal/said", " ".join(sys.argv[1:]))
 try:
     here.read("/no/such")
@@ -148,7 +154,7 @@ try:
 except OSError as err:
     print("kept away:", err.strerror)
 sys.exit(int(sys.argv[1] == "late"))
-""" % (DEVICES, PF0)
+""".replace("@ATTRIBUTE@", f"{DEVICES}/{PF0}/sriov_numvfs")
 
 
 def zipapp() -> bytes:
@@ -165,7 +171,10 @@ def zipapp() -> bytes:
 
 
 PYZ = "/usr/local/lib/nearmetal/fabric.pyz"
-UNIT = "[Unit]\nBefore=network-pre.target\nWants=network-pre.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/python3 {} {} {}\n[Install]\nWantedBy=multi-user.target\n"
+UNIT = lines(
+    "[Unit]", "Before=network-pre.target", "Wants=network-pre.target", "[Service]", "Type=oneshot", "RemainAfterExit=yes",
+    "ExecStart=/usr/bin/python3 {} {} {}", "[Install]", "WantedBy=multi-user.target",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("word", "state"), [("early", "active"), ("late", "failed")])
@@ -224,26 +233,74 @@ def test_sandbox(tmp_path: Path) -> None:
     assert code == 77 or (inside / "x").exists()
 
 
+NM = "/etc/NetworkManager/system-connections"
+PORT = ("type=ethernet", "controller=bond0", "port-type=bond", "[ethernet]")
 CONFIG = {
     "networkd": {
-        "/etc/systemd/network/20-bond0.netdev": "[NetDev]\nName=bond0\nKind=bond\n\n[Bond]\nMode=802.3ad\nMIIMonitorSec=100ms\nLACPTransmitRate=fast\n",
-        "/etc/systemd/network/21-bond0.network": "[Match]\nName=bond0\n\n[Network]\nAddress=192.168.7.1/24\n\n[Link]\nMTUBytes=9000\n",
-        "/etc/systemd/network/20-ports.network": "[Match]\nPermanentMACAddress={0} {1}\n\n[Network]\nBond=bond0\n",
+        "/etc/systemd/network/20-bond0.netdev": lines(
+            "[NetDev]",
+            "Name=bond0",
+            "Kind=bond",
+            "[Bond]",
+            "Mode=802.3ad",
+            "MIIMonitorSec=100ms",
+            "LACPTransmitRate=fast",
+        ),
+        "/etc/systemd/network/21-bond0.network": lines(
+            "[Match]", "Name=bond0", "[Network]", "Address=192.168.7.1/24", "[Link]", "MTUBytes=9000"
+        ),
+        "/etc/systemd/network/20-ports.network": lines(
+            "[Match]", "PermanentMACAddress={0} {1}", "[Network]", "Bond=bond0"
+        ),
     },
     "NetworkManager": {
-        "/etc/NetworkManager/system-connections/bond0.nmconnection": "[connection]\nid=bond0\ntype=bond\ninterface-name=bond0\nautoconnect-ports=1\n\n"
-        "[bond]\nmode=802.3ad\nmiimon=100\nlacp_rate=fast\n\n[ethernet]\nmtu=9000\n\n[ipv4]\nmethod=manual\naddress1=192.168.7.1/24\n",
-        "/etc/NetworkManager/system-connections/p0.nmconnection": "[connection]\nid=p0\ntype=ethernet\ncontroller=bond0\nport-type=bond\n\n[ethernet]\nmac-address={0}\n",
-        "/etc/NetworkManager/system-connections/p1.nmconnection": "[connection]\nid=p1\ntype=ethernet\ncontroller=bond0\nport-type=bond\n\n[ethernet]\nmac-address={1}\n",
+        f"{NM}/bond0.nmconnection": lines(
+            "[connection]",
+            "id=bond0",
+            "type=bond",
+            "interface-name=bond0",
+            "autoconnect-ports=1",
+            "[bond]",
+            "mode=802.3ad",
+            "miimon=100",
+            "lacp_rate=fast",
+            "[ethernet]",
+            "mtu=9000",
+            "[ipv4]",
+            "method=manual",
+            "address1=192.168.7.1/24",
+        ),  # fmt: skip
+        f"{NM}/p0.nmconnection": lines("[connection]", "id=p0", *PORT, "mac-address={0}"),
+        f"{NM}/p1.nmconnection": lines("[connection]", "id=p1", *PORT, "mac-address={1}"),
     },
     "ifupdown": {
-        "/etc/network/interfaces.d/bond0": "auto bond0\niface bond0 inet static\n    address 192.168.7.1/24\n    mtu 9000\n    bond-mode 802.3ad\n"
-        "    bond-miimon 100\n    bond-lacp-rate fast\n    bond-slaves ens3f0 ens3f1\n",
+        "/etc/network/interfaces.d/bond0": lines(
+            "auto bond0",
+            "iface bond0 inet static",
+            "    address 192.168.7.1/24",
+            "    mtu 9000",
+            "    bond-mode 802.3ad",
+            "    bond-miimon 100",
+            "    bond-lacp-rate fast",
+            "    bond-slaves ens3f0 ens3f1",
+        ),  # fmt: skip
     },
     "netplan": {
-        "/etc/netplan/60-bond0.yaml": "network:\n  version: 2\n  ethernets:\n    p0:\n      match: {{macaddress: '{0}'}}\n    p1:\n      match: {{macaddress: '{1}'}}\n"
-        "  bonds:\n    bond0:\n      interfaces: [p0, p1]\n      mtu: 9000\n      addresses: [192.168.7.1/24]\n"
-        "      parameters: {{mode: 802.3ad, mii-monitor-interval: 100, lacp-rate: fast}}\n",
+        "/etc/netplan/60-bond0.yaml": lines(
+            "network:",
+            "  version: 2",
+            "  ethernets:",
+            "    p0:",
+            "      match: {{macaddress: '{0}'}}",
+            "    p1:",
+            "      match: {{macaddress: '{1}'}}",
+            "  bonds:",
+            "    bond0:",
+            "      interfaces: [p0, p1]",
+            "      mtu: 9000",
+            "      addresses: [192.168.7.1/24]",
+            "      parameters: {{mode: 802.3ad, mii-monitor-interval: 100, lacp-rate: fast}}",
+        ),  # fmt: skip
     },
 }
 BRING_UP = {
