@@ -39,8 +39,7 @@ class Simulated:
     def _files(self) -> Files:
         """The files, after everything that is due has happened."""
         self._settle()
-        with self.machine.session(changes=False):
-            return self.machine.files
+        return self.machine.look()
 
     def _settle(self) -> None:
         if not self._inside:

@@ -79,6 +79,13 @@ class Machine:
         self.state["now"] = time.time() + self.state["clock"]["offset"]
         self._later()
 
+    def look(self) -> Files:
+        """The files as they are now, to read only: without the lock where nothing has changed since the last look."""
+        if self._depth or self.state and not self.state.get("later") and self.store.stamp(self.name) == self._stamp:
+            return self.files
+        with self.session(changes=False):
+            return self.files
+
     def _later(self) -> None:
         """What was to happen by now, such as the network device of a slow VF driver."""
         due = [job for job in self.state.get("later", []) if job["at"] <= self.state["now"]]
@@ -91,6 +98,8 @@ class Machine:
 
     def settle(self) -> None:
         """Let everything happen that is due: boots and timers. Not from inside a program of the host itself."""
+        if self._idle():
+            return
         for _round in range(20):
             with self.session(changes=False) as state:
                 pending = bool(state["boot"]["pending"]) and state["boot"]["gone_until"] <= state["now"]
@@ -99,6 +108,12 @@ class Machine:
                 return
             with self.store.lock(self.name, "boot"):
                 self._boot() if pending else self._fire(due[0])
+
+    def _idle(self) -> bool:
+        """Whether nothing can be due, as far as is known without the lock."""
+        if not self.state or self.store.stamp(self.name) != self._stamp:
+            return False
+        return not (self.state["boot"]["pending"] or self.state["timers"])
 
     def restart(self, cold: bool) -> None:
         """Ask for a restart: the host is gone at once, and comes back by itself (see settle)."""

@@ -47,6 +47,16 @@ ALLOWED = (
 """Raw commands, word by word; `sync;` and `PATH=...` may stand before them."""
 
 
+STARTER = """\
+import sys
+import ansible.module_utils.basic
+sys.argv = [""]
+exec(compile(sys.stdin.buffer.read(), "<payload>", "exec"), {"__name__": "__main__"})
+"""
+"""Runs a payload that comes on standard input. Ansible's own part of it is there already, as the controller has it
+compiled; the rest, all that is nearmetal's, comes from the payload as on a real host."""
+
+
 class Lost(Exception):
     """There is no connection to the host, or it ended; one sentence."""
 
@@ -90,7 +100,7 @@ def _module(machine: Machine, text: str, data: bytes) -> Answer:
         return refuse(f"{what} (let through are: {', '.join(MODULES)} of nearmetal.rack)")
     machine.store.tmp.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=machine.store.tmp) as folder:
-        return machine.process([sys.executable, "-B", "-"], data, folder)
+        return machine.process([sys.executable, "-c", STARTER], data, folder)
 
 
 def refuse(what: str) -> Answer:
