@@ -47,7 +47,7 @@ def answer(collector: Any, machine: Machine, text: str) -> str:
             **header,
             "__builtins__": {**vars(builtins), "__import__": lambda name, *_rest: modules[name]},
         }
-        exec(_compiled(source), space)
+        exec(compiled(source), space)
     return b"".join(posix.written).decode("utf-8", "surrogateescape")
 
 
@@ -76,7 +76,8 @@ def _split(collector: Any, text: str) -> tuple[dict[str, Any], str]:
 
 
 @functools.cache
-def _compiled(source: str) -> CodeType:
+def compiled(source: str) -> CodeType:
+    """The collector's source, once for a process and those forked from it."""
     return compile(source, "<collector>", "exec")
 
 

@@ -89,7 +89,8 @@ def test_a_host_that_does_not_reboot_is_a_failure_and_is_not_asked_again(rack: R
 
 def test_nothing_else_runs_on_a_simulated_host(rack: Rack, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    for module, args in (("command", f"touch {outside}"), ("raw", f"touch {outside}"), ("copy", f"content=x dest={outside}"), ("setup", "")):
+    touch = f"touch {outside}"
+    for module, args in (("command", touch), ("raw", touch), ("copy", f"content=x dest={outside}"), ("setup", "")):
         code, text = rack.ansible("s1", "-m", module, "-a", args)
         assert code != 0, text
         assert "refused" in text or "exited with result 127" in text
