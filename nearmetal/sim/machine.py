@@ -81,7 +81,12 @@ class Machine:
 
     def look(self) -> Files:
         """The files as they are now, to read only: without the lock where nothing has changed since the last look."""
-        if self._depth or self.state and not self.state.get("later") and self.store.stamp(self.name) == self._stamp:
+        if (
+            self._depth
+            or self.state
+            and not self.state.get("later")
+            and self.store.stamp(self.name) == self._stamp
+        ):
             return self.files
         with self.session(changes=False):
             return self.files

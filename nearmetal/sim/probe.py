@@ -18,6 +18,7 @@ from typing import Any
 from . import commands, faults
 from .files import Errno, Files
 from .machine import Machine
+from .model import osfiles
 
 
 class NotTheProbe(Exception):
@@ -94,6 +95,9 @@ class _Posix:
         self._open: dict[int, tuple[str, bytes | None]] = {}
         self._next = 3
         self._at: dict[int, int] = {}
+
+    def getpid(self) -> int:
+        return osfiles.SHELL
 
     def readlink(self, path: str) -> str:
         for layer in self.layers:

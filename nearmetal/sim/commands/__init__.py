@@ -44,10 +44,11 @@ MODULES = {
     "shutdown": "tools",
     "reboot": "tools",
     "lspci": "tools",
+    "printenv": "tools",
 }
 """Program -> module with a function `run(machine, argv, stdin)`."""
 
-ALWAYS = ("cat", "sh", "python3", "shutdown", "reboot")
+ALWAYS = ("cat", "printenv", "sh", "python3", "shutdown", "reboot")
 
 
 class Unknown(Exception):
@@ -104,4 +105,4 @@ def observes(argv: list[str]) -> bool:
         return not any(word in words for word in ("set", "add-br", "del-br", "add-port", "del-port"))
     if program == "setpci":
         return not any("=" in word for word in words)
-    return program in ("cat", "dmesg", "udevadm", "lspci", "ovs-appctl", "ifquery")
+    return program in ("printenv", "cat", "dmesg", "udevadm", "lspci", "ovs-appctl", "ifquery")

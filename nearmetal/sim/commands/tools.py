@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..model import boot, grub, pciconfig, sysfs
+from ..model import boot, grub, osfiles, pciconfig, sysfs
 from ..model.hardware import by_address
 from . import Answer, Machine, not_simulated
 
@@ -169,6 +169,11 @@ def _cat(machine: Machine, argv: list[str]) -> Answer:
     return (0, text, "") if text is not None else (1, "", f"cat: {argv[1]}: No such file or directory\n")
 
 
+def _printenv(machine: Machine, argv: list[str]) -> Answer:
+    known = {"SSH_CONNECTION": osfiles.ssh_connection(machine.state), "LC_ALL": "C"}
+    return (0, known[argv[1]] + "\n", "") if argv[1:2] and argv[1] in known else (1, "", "")
+
+
 def _lspci(machine: Machine, argv: list[str]) -> Answer:
     return not_simulated(argv)
 
@@ -186,4 +191,5 @@ HANDLERS: dict[str, Any] = {
     "dmesg": _dmesg,
     "cat": _cat,
     "lspci": _lspci,
+    "printenv": _printenv,
 }

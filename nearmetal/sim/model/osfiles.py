@@ -103,6 +103,16 @@ def management(state: State) -> str:
     return pf_name(state, f"{CARD_A}.0") if state["variant"]["management"] == "pf" else MGMT_NAME
 
 
+SHELL = 1234
+"""Process id of whatever the controller runs."""
+
+
+def ssh_connection(state: State) -> str:
+    """As sshd sets SSH_CONNECTION: client address and port, server address and port."""
+    cidr, gateway = address(state)
+    return f"{gateway} 51234 {cidr.partition('/')[0]} 22"
+
+
 SLOTS = {"0000:17:00": "ens3", "0000:97:00": "ens5", "0000:b1:00": "ens6"}
 
 

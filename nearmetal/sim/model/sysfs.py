@@ -46,6 +46,10 @@ def _kernel(found: Layer, state: State) -> None:
     found.file("/proc/sys/kernel/random/boot_id", now["id"] + "\n")
     for name in ("compact_memory", "drop_caches"):
         found.file(f"/proc/sys/vm/{name}", "")
+    found.file(
+        f"/proc/{osfiles.SHELL}/environ", f"LC_ALL=C\0SSH_CONNECTION={osfiles.ssh_connection(state)}\0"
+    )
+    found.file(f"/proc/{osfiles.SHELL}/stat", f"{osfiles.SHELL} (python3) S 1 1 1 0\n")
     modes = ("none", "integrity", "confidentiality")
     chosen = " ".join(f"[{mode}]" if mode == now.get("lockdown", "none") else mode for mode in modes)
     found.file("/sys/kernel/security/lockdown", chosen + "\n")
