@@ -36,6 +36,8 @@ class Files:
         self.state = state
         self._layers: list[Layer] | None = None
         self._disk: Layer | None = None
+        self._calm: Layer | None = None
+        self._calm_key = ""
 
     def changed(self, disk: bool = True) -> None:
         """What was worked out no longer holds; `disk` False: only for /proc and /sys."""
@@ -53,7 +55,10 @@ class Files:
             )
             if self._disk is None:
                 self._disk = self._files()
-            self._layers = [static, sysfs.layer(self.state), self._disk]
+            key = sysfs.calm_key(self.state)
+            if self._calm is None or key != self._calm_key:
+                self._calm, self._calm_key = sysfs.calm(self.state), key
+            self._layers = [static, self._calm, sysfs.layer(self.state), self._disk]
         return self._layers
 
     def _files(self) -> Layer:

@@ -135,7 +135,13 @@ def vf_address(pf: str, offset: int, index: int) -> str:
     return f"{domain}:{number >> 8:02x}:{number >> 3 & 0x1F:02x}.{number & 7}"
 
 
-def cpus_of(hw: dict[str, int], node: int) -> list[int]:
+def cpus_of(hw: dict[str, int], node: int) -> tuple[int, ...]:
     """CPUs of a NUMA node: first threads of all cores, then the second ones."""
-    cores, every = hw["cores"], hw["sockets"] * hw["cores"]
-    return [node * cores + core + thread * every for thread in range(hw["threads"]) for core in range(cores)]
+    return _cpus(hw["sockets"], hw["cores"], hw["threads"], node)
+
+
+@cache
+def _cpus(sockets: int, cores: int, threads: int, node: int) -> tuple[int, ...]:
+    return tuple(
+        node * cores + core + thread * sockets * cores for thread in range(threads) for core in range(cores)
+    )

@@ -20,8 +20,6 @@ SPEEDS = {"mlx5": 200000, "igb": 1000}
 def layer(state: State) -> Layer:
     """The layer of this moment."""
     found = Layer()
-    _kernel(found, state)
-    _memory(found, state)
     _pci(found, state)
     _vfs(found, state)
     _iommu(found, state)
@@ -30,6 +28,30 @@ def layer(state: State) -> Layer:
     masters = " ".join(state["bonds"])
     found.file("/sys/class/net/bonding_masters", masters + "\n" if masters else "\n")
     _lags(found, state)
+    return found
+
+
+def calm_key(state: State) -> str:
+    """Changes whenever `calm` does."""
+    drivers = [pf["driver"] + pf["netdev"] for pf in state["pfs"].values()]
+    active = [name for name, unit in state["units"].items() if unit.get("active") == "active"]
+    parts_ = (
+        state["boot"],
+        state["pages"],
+        state["irqs"],
+        state["cpusets"],
+        state["bios"],
+        state.get("thp"),
+        state.get("modules"),
+    )
+    return repr((parts_, drivers, active))
+
+
+def calm(state: State) -> Layer:
+    """The layer of what rarely changes: kernel, memory, control groups, interrupts."""
+    found = Layer()
+    _kernel(found, state)
+    _memory(found, state)
     _cgroups(found, state)
     _irqs(found, state)
     return found
@@ -39,7 +61,7 @@ def _kernel(found: Layer, state: State) -> None:
     now, since = state["boot"], state["boot"]["at"]
     words = boot.arguments(now["cmdline"])
     found.file("/proc/cmdline", now["cmdline"] + "\n")
-    found.file("/proc/uptime", f"{max(0.0, state['now'] - since):.2f} 100.00\n")
+    found.file("/proc/uptime", lambda: f"{max(0.0, state['now'] - since):.2f} 100.00\n")
     found.file("/proc/version", f"Linux version {now['release']} (debian-kernel@lists.debian.org)\n")
     found.file("/proc/sys/kernel/osrelease", now["release"] + "\n")
     found.file("/proc/sys/kernel/hostname", state["name"] + "\n")
@@ -365,13 +387,19 @@ def _irqs(found: Layer, state: State) -> None:
     default = parse(state["irqs"]["default"]) or every
     found.file("/proc/irq/default_smp_affinity", mask(default, len(every)) + "\n")
     count, table = len(every), irq_table(state)
+    nodes = [frozenset(cpus_of(state["hw"], node)) for node in range(state["hw"]["sockets"])]
+    near: dict[tuple[str, int | None], tuple[str, str, list[int]]] = {}
     for number, name, node in table:
-        allowed = parse(state["irqs"]["affinity"].get(str(number), "")) or default
+        text = state["irqs"]["affinity"].get(str(number), "")
+        if (text, node) not in near:
+            allowed = parse(text) or default
+            local = [cpu for cpu in allowed if node is not None and cpu in nodes[node]] or allowed
+            near[text, node] = (ranges(allowed) + "\n", mask(allowed, count) + "\n", local)
+        listed, masked, local = near[text, node]
         base = f"/proc/irq/{number}"
-        near = [cpu for cpu in allowed if node is not None and cpu in cpus_of(state["hw"], node)] or allowed
-        found.file(f"{base}/smp_affinity_list", ranges(allowed) + "\n")
-        found.file(f"{base}/smp_affinity", mask(allowed, count) + "\n")
-        found.file(f"{base}/effective_affinity_list", f"{near[number % len(near)]}\n")
+        found.file(f"{base}/smp_affinity_list", listed)
+        found.file(f"{base}/smp_affinity", masked)
+        found.file(f"{base}/effective_affinity_list", f"{local[number % len(local)]}\n")
         found.file(f"{base}/node", f"{node or 0}\n")
         found.folder(f"{base}/{name}")
         found.file(f"/sys/kernel/irq/{number}/actions", name + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from .hardware import Part, cpus_of, folder, parts
@@ -17,7 +18,7 @@ flags\t\t: fpu vme de pse tsc msr pae mce cx8 apic sep lm vmx constant_tsc ept i
 """
 
 
-def ranges(cpus: list[int]) -> str:
+def ranges(cpus: Iterable[int]) -> str:
     """As the kernel prints a set of CPUs: 0-3,8."""
     found: list[list[int]] = []
     for cpu in sorted(cpus):
@@ -28,7 +29,7 @@ def ranges(cpus: list[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
-def mask(cpus: list[int], every: int) -> str:
+def mask(cpus: Iterable[int], every: int) -> str:
     """The hexadecimal form, in groups of 32 bits."""
     value = sum(1 << cpu for cpu in cpus)
     groups = [f"{value >> at & 0xFFFFFFFF:08x}" for at in range(0, max(every, 1), 32)]
