@@ -6,7 +6,7 @@ import errno
 import posixpath
 from typing import Any
 
-from .model import osfiles, sysfs, sysstatic
+from .model import osfiles, syscalm, sysfs, sysstatic
 from .model.layer import Content, Layer
 from .store import Store
 
@@ -55,9 +55,9 @@ class Files:
             )
             if self._disk is None:
                 self._disk = self._files()
-            key = sysfs.calm_key(self.state)
+            key = syscalm.key(self.state)
             if self._calm is None or key != self._calm_key:
-                self._calm, self._calm_key = sysfs.calm(self.state), key
+                self._calm, self._calm_key = syscalm.layer(self.state), key
             self._layers = [static, self._calm, sysfs.layer(self.state), self._disk]
         return self._layers
 

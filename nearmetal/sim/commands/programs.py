@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..model import boot, sysfs
+from ..model import boot, syscalm
 from ..model.sysstatic import parse, ranges
 from . import Answer, Machine, not_simulated
 
@@ -73,7 +73,7 @@ def _irqs(machine: Machine, text: str, words: list[str]) -> Answer:
     mask = re.search(r"^steer\) mask=(\S+)", text, re.MULTILINE)
     state["irqs"]["default"] = ranges(_from_mask(mask[1])) if mask else rest[1]
     stuck = ""
-    for number, name, node in sysfs.irq_table(state):
+    for number, name, node in syscalm.irq_table(state):
         if not set_irq(state, number, str(cases.get(node if node is not None else -1, rest[1]))):
             stuck += f"{number} {name}\n"
     machine.files.write("/run/nearmetal/unmovable-irqs", stuck)
