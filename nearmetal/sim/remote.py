@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from . import commands, probe
@@ -31,6 +32,7 @@ MODULES = (
 )
 """Modules that reach a host only through `Host`: these are let through."""
 
+PAYLOAD = str(Path(__file__).with_name("payload.py"))
 PREFIX = "ansible_collections.nearmetal.rack.plugins.modules."
 FQN = re.compile(r"\bmodule_fqn=(['\"])([\w.]+)\1")
 SUCCESS = re.compile(r"echo (BECOME-SUCCESS-\w+) ?; ?")
@@ -45,16 +47,6 @@ ALLOWED = (
     "sync",
 )
 """Raw commands, word by word; `sync;` and `PATH=...` may stand before them."""
-
-
-STARTER = """\
-import sys
-import ansible.module_utils.basic
-sys.argv = [""]
-exec(compile(sys.stdin.buffer.read(), "<payload>", "exec"), {"__name__": "__main__"})
-"""
-"""Runs a payload that comes on standard input. Ansible's own part of it is there already, as the controller has it
-compiled; the rest, all that is nearmetal's, comes from the payload as on a real host."""
 
 
 class Lost(Exception):
@@ -100,7 +92,9 @@ def _module(machine: Machine, text: str, data: bytes) -> Answer:
         return refuse(f"{what} (let through are: {', '.join(MODULES)} of nearmetal.rack)")
     machine.store.tmp.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=machine.store.tmp) as folder:
-        return machine.process([sys.executable, "-c", STARTER], data, folder)
+        return machine.process(
+            [sys.executable, "-P", PAYLOAD, str(machine.store.top / "compiled")], data, folder
+        )
 
 
 def refuse(what: str) -> Answer:

@@ -4,6 +4,7 @@ NEARMETAL_SIM_DIR/
     hosts/NAME.json   the state (shape: model/factory.py)
     hosts/NAME.lock   held while the state is read, changed and written
     blobs/DIGEST      contents of files on the simulated disks, shared by all hosts
+    compiled/         what compiling Ansible's payloads gave
     tmp/              of programs that run for a simulated host
 """
 
