@@ -27,6 +27,7 @@ COMMANDS = {
 GROUPS = {
     "bench": ("bench.cli", "Benchmarks: bare metal against virtual machines."),
     "lab": ("lab.cli", "The virtual rack."),
+    "sim": ("sim.cli", "The simulated rack."),
 }
 """Group of commands -> (module with a Typer `app`, help)."""
 

@@ -23,17 +23,22 @@ author:
   - nearmetal contributors (@nearmetal)
 """
 
+import contextlib  # noqa: E402
+import importlib  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
+import sys  # noqa: E402
 import time  # noqa: E402
 from typing import Any  # noqa: E402
 
 from ansible.plugins.callback import CallbackBase  # noqa: E402
+from ansible_collections.nearmetal.rack.plugins.module_utils import collector  # noqa: E402
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.lifeline import end_with_parent  # noqa: E402
 
 PLAN = "nearmetal.rack.plan"
 CONVERGE = "nearmetal.rack.converge"
 REBOOT = "nearmetal.rack.reboot"
+PRELOAD = "nearmetal.sim.preload"
 SILENT = ("ansible.builtin.include_role", "ansible.builtin.include_tasks", "ansible.builtin.group_by")
 
 
@@ -54,12 +59,24 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             end_with_parent()
             self._write(event="playbook", pid=os.getpid())
 
+    def _preload(self, play: Any) -> None:
+        """Load what simulated hosts need here, in the process from which the workers of all hosts are forked."""
+        if PRELOAD in sys.modules or not self._file:
+            return
+        variables = play.get_variable_manager()
+        inventory = getattr(variables, "_inventory", None)
+        first = next(iter(inventory.get_hosts(play.hosts)), None) if inventory is not None else None
+        if first and variables.get_vars(host=first).get("ansible_connection") == "nearmetal.rack.simulated":
+            with contextlib.suppress(ImportError):
+                importlib.import_module(PRELOAD).everything(collector)
+
     def _write(self, **event: Any) -> None:
         if self._file:
             self._file.write(json.dumps({"time": round(time.time(), 3), **event}, default=str) + "\n")
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         """A play begins."""
+        self._preload(play)
         self._write(event="play", name=play.get_name().strip())
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:

@@ -15,14 +15,16 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
+import importlib
 import os
 import posixpath
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 import time
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
 BACKUP_DIR = "/var/lib/nearmetal/backup"
 BACKUPS_KEPT = 20
@@ -319,8 +321,18 @@ def _overwrite(real: str, data: bytes) -> None:
         os.fsync(f.fileno())
 
 
-def tree(root: str) -> FileHost:
-    """The host whose files lie there; raises Missing where that is no folder: nothing is to be made up there."""
+SIMULATED = "NEARMETAL_SIMULATED"
+"""Set where a program runs for a simulated host, in place of the machine that it really runs on."""
+
+
+def tree(root: str) -> Host:
+    """The host whose files lie there; raises Missing where that is no folder: nothing is to be made up there.
+
+    For a simulated host it is the simulator's, whatever this machine has.
+    """
+    if SIMULATED in os.environ:
+        simulator = importlib.import_module("nearmetal.sim.host")
+        return cast(Host, simulator.from_environment(sys.modules[__name__], root))
     if not os.path.isdir(root):
         raise Missing("root", "%s is no folder on this host: give the top of a tree" % root)
     return FileHost(root)

@@ -110,12 +110,11 @@ files:
   elements: str
 """
 
-import os
 from typing import Dict, List
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nearmetal.rack.plugins.module_utils import bootloader, cmdline
-from ansible_collections.nearmetal.rack.plugins.module_utils.host import FileHost, HostError
+from ansible_collections.nearmetal.rack.plugins.module_utils.host import HostError, tree
 
 
 def main() -> None:
@@ -132,10 +131,8 @@ def main() -> None:
     wrong = cmdline.check(args, absent)
     if wrong:
         module.fail_json(msg="; ".join(wrong))
-    if not os.path.isdir(module.params["root"]):
-        module.fail_json(msg="root: %s is no folder on this host: give the top of a tree" % module.params["root"])
     try:
-        done = bootloader.ensure(FileHost(module.params["root"]), args, absent, dry=module.check_mode)
+        done = bootloader.ensure(tree(module.params["root"]), args, absent, dry=module.check_mode)
     except (bootloader.LoaderError, HostError) as err:
         module.fail_json(msg=str(err))
     for text in done.warnings:

@@ -26,7 +26,7 @@ GENERAL = "nearmetal"
 GENERAL_VARIABLES = {
     "nearmetal_batch", "nearmetal_max_failures", "nearmetal_reboot_ok", "nearmetal_reboot_retry",
     "nearmetal_reboot_timeout", "nearmetal_root", "nearmetal_plan", "nearmetal_expected", "nearmetal_run_dir",
-    "nearmetal_differs",
+    "nearmetal_differs", "nearmetal_sim", "nearmetal_sim_dir",
 }  # fmt: skip
 
 
