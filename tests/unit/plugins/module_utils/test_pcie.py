@@ -65,6 +65,18 @@ def test_any_registers_come_back_from_lspci(expected: list[dict[str, Any]]) -> N
         assert pcie.parse_lspci(text) == {f"0000:17:00.{i}": one for i, one in enumerate(expected)}
 
 
+def test_what_lspci_itself_prints() -> None:
+    """lspci 3.9 on dumps of three functions made by pcie_space (lspci -F DUMP -vvv -n)."""
+    text = (Path(pcie_space.__file__).parent / "lspci-vvv.txt").read_text()
+    assert pcie.parse_lspci(text) == {
+        "0000:16:00.0": pcie_space.registers("root", acs={"able": "1011111", "enabled": "0011101"}, link="16 GT/s x16"),
+        "0000:18:00.0": pcie_space.registers("downstream", acs={"able": "1111111", "enabled": "1011101"}, max_payload=512),
+        "0000:19:00.0": pcie_space.registers(
+            ats_capable=True, ats_enabled=True, max_read_request=4096, relaxed_ordering=False, link="32 GT/s x8"
+        ),
+    }
+
+
 @given(st.binary(max_size=300))
 def test_nonsense_is_no_registers(data: bytes) -> None:
     pcie.parse_config(data)
