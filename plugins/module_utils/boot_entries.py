@@ -31,6 +31,15 @@ def raw(word: Word) -> str:
     return word.raw
 
 
+def _in_variable(word: Word) -> str:
+    """A word in kernelopts, so that it survives both a GRUB that reads the variable's text as a script and one that not.
+
+    RHEL 8's puts the text into a script, where a bare `;` ends the command. Quotes around a value the kernel takes away.
+    """
+    sealed = re.search(r"[;&|<>]", word.raw) and not re.search(r'[\\"$]', word.text)
+    return grubscript.quote(word) if sealed else word.raw
+
+
 def entry_files(host: Host, folder: str) -> List[bls.EntryFile]:
     """The entries in a folder that boot Linux, in no order that matters."""
     found = []
@@ -189,7 +198,8 @@ class GrubEntries(Entries):
         former = self.known
         shared: List[FileEdit] = []
         if self._uses_kernelopts():
-            value = cmdline.join(cmdline.apply_parts([cmdline.parse(former["kernelopts"])], wanted)[0])
+            words = cmdline.apply_parts([cmdline.parse(former["kernelopts"])], wanted)[0]
+            value = " ".join(_in_variable(word) for word in words)
             if value != former["kernelopts"]:
                 shared = [self._env_edit(value)]
                 self.known = dict(former, kernelopts=value)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
-from .words import Word, group, key, meaning, same
+from .words import Word, group, joined, key, meaning, same
 
 LOADER_WORDS = ("BOOT_IMAGE", "initrd")
 """Names that boot loaders put there themselves."""
@@ -178,7 +178,8 @@ def changes(parts: Sequence[Sequence[Word]], wanted: Request, append_to: int = -
         if not places:
             added.extend(words)
         elif not (same([at.word for at in places], words) and _adjacent(places)):
-            done.append(Change(places[0].part, places[0].at, tuple(words), False))
+            there = joined([at.word for at in places], words)
+            done.append(Change(places[0].part, places[0].at, tuple(there), False))
             done.extend(Change(at.part, at.at, (), False) for at in places[1:])
     if added:
         done.append(_append(parts, ours, added, append_to))

@@ -219,6 +219,9 @@ def caps(p):
             w = at and word(at)
             if not w:
                 break
+            if w & 255 == 16:
+                for i in (4, 8, 12, 16):
+                    word(at + i)
             at = w >> 8 & 252
         at = 256 if w is not None else 0
         for _ in range(96):
@@ -242,6 +245,7 @@ def pci():
     for x in ls("/sys/class/iommu"):
         D.append("/sys/class/iommu/" + x)
     b = "/sys/bus/pci/devices"
+    a = set()
     for x in ls(b):
         p = canon(b + "/" + x)
         u = get(p, "uevent")
@@ -269,6 +273,13 @@ def pci():
                 PF.append((x, p, u or ""))
             if not v and k in ("1", "2", "3", "12", "B"):
                 caps(p)
+                while k != "1":
+                    # the bridges above it: their ACS decides how it reaches its neighbours
+                    p = p.rpartition("/")[0]
+                    if p in a or p[-2:-1] != ".":
+                        break
+                    a.add(p)
+                    caps(p)
 def net():
     b = "/sys/class/net"
     for x in ls(b):

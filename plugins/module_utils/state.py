@@ -117,6 +117,28 @@ Function = TypedDict(
 """One PCI function."""
 
 
+class Acs(TypedDict):
+    """Access Control Services of a bridge (or function): seven bits as text, SrcValid last, DirectTrans first."""
+
+    able: str  # "1011111"
+    enabled: str  # "0011101"
+
+
+class Pcie(TypedDict):
+    """PCI Express registers of one function."""
+
+    port: str  # "endpoint", "root", "upstream", "downstream", ...
+    max_payload: int  # bytes in force
+    max_payload_able: int
+    max_read_request: int  # bytes
+    relaxed_ordering: bool
+    link: str  # "32 GT/s x16"; "" where it has none
+    link_able: str
+    ats_capable: bool
+    ats_enabled: Optional[bool]  # None: not capable
+    acs: Optional[Acs]  # None: has none
+
+
 class IommuTables(TypedDict, total=False):
     """Absent where nobody looked."""
 
@@ -373,6 +395,7 @@ class StateFiles(TypedDict, total=False):
     files: Dict[str, str]  # content of what the capabilities own (FILES) or want read (PROBE), by path
     firmware: Optional[Firmware]  # None: not asked for
     fabric: Fabric
+    pcie: Dict[str, Pcie]  # network and display functions, accelerators and the bridges above; unread ones left out
 
 
 class State(StateFiles):

@@ -16,6 +16,13 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, T
 FLAG_LISTS = frozenset(("intel_iommu", "amd_iommu", "iommu", "pci", "efi"))
 """Names whose value is a comma-separated set of independent flags: more of them may stand there."""
 
+JOINED = frozenset(("pci",))
+"""Those of them whose flags have nothing to do with each other (pci=realloc, pci=config_acs=...): asking for one does
+not take away another, and several may ask."""
+
+_RIVALS = {"disable_acs_redir": "config_acs"}
+"""Flags that are about the same thing as another."""
+
 CPU_LISTS = frozenset(("nohz_full", "rcu_nocbs", "irqaffinity", "kthread_cpus", "isolcpus"))
 SIZES = frozenset(("default_hugepagesz", "hugepagesz", "mem", "log_buf_len", "cma", "hugetlb_cma"))
 HUGEPAGES = "hugepages"  # name of the group of hugepagesz and hugepages
@@ -156,7 +163,8 @@ def _contradict(one: str, other: str) -> bool:
         return False
     if {one, other} == {"on", "off"} or one == "no" + other or other == "no" + one:
         return True
-    return one.partition("=")[0] == other.partition("=")[0]
+    head, rival = one.partition("=")[0], other.partition("=")[0]
+    return _RIVALS.get(head, head) == _RIVALS.get(rival, rival)
 
 
 def _flags_there(have: Sequence[Word], want: Sequence[Word]) -> bool:
@@ -164,6 +172,24 @@ def _flags_there(have: Sequence[Word], want: Sequence[Word]) -> bool:
     if there is None or not asked or not set(asked) <= set(there):
         return False
     return not any(_contradict(flag, ask) for flag in there if flag not in asked for ask in asked)
+
+
+def joined(have: Sequence[Word], want: Sequence[Word]) -> List[Word]:
+    """What the words of one group become when some are wanted: just these, but see JOINED."""
+    there, asked = _flags(have), _flags(want)
+    if want[0].group not in JOINED or there is None or asked is None:
+        return list(want)
+    kept = [flag for flag in there if flag not in asked and not any(_contradict(flag, ask) for ask in asked)]
+    text = "%s=%s" % (want[0].name, ",".join([*kept, *asked]))
+    return [Word(text, text)] if kept else list(want)
+
+
+def clash(one: Sequence[Word], two: Sequence[Word]) -> bool:
+    """Whether two wishes for a group exclude each other."""
+    first, second = _flags(one), _flags(two)
+    if one[0].group not in JOINED or first is None or second is None:
+        return True
+    return any(_contradict(a, b) for a in first for b in second)
 
 
 def same(have: Sequence[Word], want: Sequence[Word]) -> bool:

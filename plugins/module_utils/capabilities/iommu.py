@@ -1,7 +1,7 @@
 # Copyright (c) 2026, nearmetal contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel's side of the IOMMU: which arguments each platform wants, and whether it then translates.
+"""The IOMMU: which arguments each platform wants, whether it then translates, and PCI Express below it (pcie_policy).
 
 Arguments: Documentation/admin-guide/kernel-parameters (intel_iommu, amd_iommu, iommu,
 iommu.passthrough, iommu.strict). AMD-Vi is on by default; `amd_iommu=on` is no option of the kernel.
@@ -12,30 +12,44 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .. import cmdline as line
+from .. import pcie_policy, pcie_settings
 from ..model import CmdlineRequest, Decision, Problem
 from ..state import State
 
-AFTER: Tuple[str, ...] = ()
+AFTER: Tuple[str, ...] = ("nic_firmware",)
+READS = ("nic_firmware",)
+FILES = pcie_settings.FILES
+PROBE = FILES
 OWNED = ("intel_iommu", "amd_iommu", "iommu", "iommu.passthrough", "iommu.strict")
 
 _X86 = ("x86_64", "i686", "i386")
 
 
 def problems(options: Mapping[str, Any]) -> List[Problem]:
-    """`strict` only means something where the IOMMU translates."""
+    """`strict` only means something where the IOMMU translates; and what PCI Express asks."""
+    found = pcie_policy.problems(options)
     if options.get("strict") is not None and options.get("mode") != "translated":
-        return [
+        found.append(
             Problem(
                 "iommu_strict", options["strict"],
                 "iommu_strict is about translation, and iommu_mode is %s" % (options.get("mode") or "not set"),
                 "set iommu_mode: translated, or remove iommu_strict",
             )
-        ]
-    return []
+        )
+    return found
 
 
 def cmdline(options: Mapping[str, Any], state: State) -> CmdlineRequest:
-    """The words for this platform; nothing where no mode is set."""
+    """The words for this platform, and what PCI Express needs of the kernel."""
+    args, absent = pcie_policy.arguments(options, state)
+    own = _own(options, state)
+    why = [own.why] if own else []
+    why += ["PCI Express is set up for GPUs and NICs"] if args or absent else []
+    return CmdlineRequest((*own.args, *args), (*own.absent, *absent), "; ".join(why))
+
+
+def _own(options: Mapping[str, Any], state: State) -> CmdlineRequest:
+    """The IOMMU's own words; nothing where no mode is set."""
     mode = options.get("mode")
     if not mode:
         return CmdlineRequest()
@@ -72,10 +86,15 @@ def _other(mode: str, state: State) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
 
 
 def decide(options: Mapping[str, Any], state: State) -> Decision:
-    """Whether what was booted holds. The arguments themselves are decided with everybody's (kernel_args)."""
+    """Whether what was booted holds, and the registers. The arguments are decided with everybody's (kernel_args)."""
+    one, two = _translation(options, state), pcie_policy.decide(options, state)
+    return Decision(two.steps, two.call, one.problems + two.problems, one.warnings + two.warnings)
+
+
+def _translation(options: Mapping[str, Any], state: State) -> Decision:
     mode = options.get("mode")
     running = state["kernel"]["cmdline"]
-    request = cmdline(options, state)
+    request = _own(options, state)
     if not mode or running is None:
         return Decision()
     if line.missing(line.parse(running), request.args, request.absent) != ([], []):

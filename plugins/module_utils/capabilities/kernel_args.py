@@ -11,7 +11,7 @@ from .. import cmdline as line
 from ..cmdline import Request
 from ..model import Call, CmdlineRequest, Decision, Problem, Step
 from ..state import State
-from ..words import Word, meaning, same
+from ..words import Word, clash, joined, meaning, same
 
 AFTER: Tuple[str, ...] = ()
 OWNED: Tuple[str, ...] = ()
@@ -68,7 +68,7 @@ def decide_requests(requests: Mapping[str, CmdlineRequest], state: State) -> Dec
 def merge(requests: Mapping[str, CmdlineRequest]) -> Tuple[List[Problem], List[str], List[str]]:
     """(conflicts, args, absent) of all requests. A group asked for twice must mean the same twice.
 
-    Of lists of flags the larger one is kept: intel_iommu=on,sm_on contains intel_iommu=on.
+    Of lists of flags the larger one is kept: intel_iommu=on,sm_on contains intel_iommu=on. Flags of pci= are put together.
     """
     owner: Dict[str, str] = {}
     groups: Dict[str, List[Word]] = {}
@@ -83,14 +83,16 @@ def merge(requests: Mapping[str, CmdlineRequest]) -> Tuple[List[Problem], List[s
             other = groups.get(group)
             if other is None or same(words, other):
                 owner[group], groups[group] = name, words
+            elif not clash(other, words):
+                groups[group] = joined(other, words)
             elif not same(other, words):
                 found.append(_conflict(line.join(words), name, line.join(other), owner[group]))
     absent: List[str] = []
     for name, asked in requests.items():
         for text in asked.absent:
-            clash = _removed(text, groups)
-            if clash and owner[clash[0].group] != name:
-                found.append(_conflict("no " + text, name, line.join(clash), owner[clash[0].group]))
+            hit = _removed(text, groups)
+            if hit and owner[hit[0].group] != name:
+                found.append(_conflict("no " + text, name, line.join(hit), owner[hit[0].group]))
             elif text not in absent:
                 absent.append(text)
     return found, [word.raw for words in groups.values() for word in words], absent

@@ -20,6 +20,7 @@ from .kernel import observe_kernel, observe_kvm, observe_last_reboot, observe_os
 from .memory import observe_memory
 from .net import observe_net
 from .pci import observe_iommu, observe_pci
+from .pcie import observe_pcie
 from .reader import Reader
 from .topology import observe_cpu
 
@@ -46,6 +47,7 @@ def observe(host: Host) -> State:
         "last_reboot": observe_last_reboot(reader),
         "files": files,
         "firmware": observe_firmware(host, pci) if _carried("nic_firmware") else None,
+        "pcie": observe_pcie(reader, pci),
         "unread": [],
     }
     if _carried("sriov") or _carried("vf_lag"):

@@ -26,7 +26,7 @@ def state(configured: str | None = "ro quiet", running: str | None = "BOOT_IMAGE
     return {
         "live": True, "boot": boot, "kernel": {"cmdline": running, "boot_id": "b1", "release": "6.12"},
         "cpu": {"arch": "x86_64", "vendor": "GenuineIntel"}, "unread": [], "last_reboot": None,
-        "iommu": {"groups": 3, "types": {"identity": 3}, "units": ["dmar0"]}, **more,
+        "iommu": {"groups": 3, "types": {"identity": 3}, "units": ["dmar0"]}, "pci": [], **more,
     }  # fmt: skip
 
 
