@@ -158,7 +158,7 @@ def _work(module: AnsibleModule) -> dict[str, Any]:
     _check(module.params)
     host = FileHost()
     options = bench_runner.Options(**module.params)
-    state = observe(host)
+    state = observe(host, commands=False)
     if module.check_mode:
         bench_needs.find_tools(host)
         plan = bench_runner.make_plan(host, state, options)

@@ -113,7 +113,7 @@ def _desired(params: Dict[str, Any], state: State) -> capability.Desired:
 
 def converge(host: Host, params: Dict[str, Any], check: bool) -> Dict[str, Any]:
     """Observe, decide, act, read back; the module's result. Raises IntentError or HostError."""
-    state = observe(host)
+    state = observe(host, commands=False)
     want = _desired(params, state)
     hindrances = capability.hindrances(want, state)
     if hindrances:

@@ -104,7 +104,7 @@ from ansible_collections.nearmetal.rack.plugins.module_utils.state import State
 
 
 def _observe(host: Host) -> State:
-    state = observe(host)
+    state = observe(host, commands=False)
     files = contents(Reader(host), list(hugepages.FILES))
     return cast(State, {**state, "confinement": {**state["confinement"], "files": files}})
 

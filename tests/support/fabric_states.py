@@ -60,7 +60,8 @@ def fabric(
     """The whole section; nothing of it unread."""
     base = {
         "pfs": pfs, "bonds": bonds or [], "bridges": [], "ovs": None, "management": [], "other_owners": {},
-        "units": dict(FABRIC_UNITS), "guard": {"armed": False, "deadline": ""},
+        "units": dict(FABRIC_UNITS), "guard": {"armed": False, "deadline": "", "left": ""},
+        "managers": {"units": {}, "renderer": "", "sourced": False, "claims": [], "unreadable": [], "own": {}},
     }  # fmt: skip
     return {**base, **more}
 
@@ -274,5 +275,5 @@ def broken_host(name: str = "gpu-02") -> dict[str, Any]:
     section["pfs"][8]["hw_tc_offload"] = False
     section["management"] = ["ens7f0np0"]
     section["units"]["nearmetal-fabric-late.service"] = "failed"
-    section["guard"] = {"armed": True, "deadline": "2026-11-30T21:59:00+00:00"}
+    section["guard"] = {"armed": True, "deadline": "2026-11-30T21:59:00+00:00", "left": ""}
     return document
