@@ -51,6 +51,16 @@ RULES = (
         "Linux drivers/vfio/pci (remove waits); here EBUSY",
     ),
     Rule(
+        "vfio_enables_while_open",
+        "a VF of vfio-pci is enabled (sysfs) while a guest has it open, and only then",
+        "Linux drivers/vfio/pci/vfio_pci_core.c (vfio_pci_core_enable, _disable), ABI sysfs-bus-pci",
+    ),
+    Rule(
+        "ovs_bridge_device",
+        "a bridge of Open vSwitch is a network device as well; a tag is taken away by `clear`",
+        "ovs-vsctl(8), Open vSwitch: ofproto/ofproto.c (local port)",
+    ),
+    Rule(
         "bind_needs_match",
         "bind: ENODEV where driver and override do not match, EBUSY where bound",
         "Linux drivers/base/bus.c, pci-driver.c",

@@ -140,6 +140,8 @@ def _info(state: State, name: str, device: dict[str, Any]) -> dict[str, Any]:
     info: dict[str, Any] = {}
     if device["kind"] in ("bond", "bridge", "vlan"):
         info["info_kind"] = device["kind"]
+    elif device["kind"] == "ovs":
+        info["info_kind"] = "openvswitch"
     if device["kind"] == "bond":
         info["info_data"] = _bond_data(state, name)
     elif device["kind"] == "bridge":

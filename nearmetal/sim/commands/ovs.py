@@ -6,6 +6,7 @@ import json
 import uuid
 from typing import Any
 
+from ..model import net
 from . import Answer, Machine, not_simulated
 
 
@@ -82,10 +83,14 @@ def _change(
                 "",
                 f"ovs-vsctl: cannot create a bridge named {words[1]}: it already exists\n",
             )
-        bridges.setdefault(words[1], {"ports": {}})
+        if words[1] not in bridges:
+            # A bridge is a port of itself: its own network device, on which the host's addresses are.
+            net.new(machine.state, words[1], "ovs", net.virtual_mac(machine.state, words[1]))
+            bridges[words[1]] = {"ports": {}}
     elif verb == "del-br" and len(words) == 2:
         if bridges.pop(words[1], None) is None and "if-exists" not in options:
             return 1, "", f"ovs-vsctl: no bridge named {words[1]}\n"
+        net.remove(machine.state, words[1])
     elif verb == "add-port" and len(words) in (3, 4):
         return _add_port(bridges, words, options)
     elif verb == "del-port" and len(words) == 3:
@@ -93,12 +98,8 @@ def _change(
         if words[2] not in known and "if-exists" not in options:
             return 1, "", f"ovs-vsctl: no port named {words[2]}\n"
         known.pop(words[2], None)
-    elif verb == "set" and words[1:2] == ["port"] and len(words) == 4 and words[3].startswith("tag="):
-        for bridge in bridges.values():
-            if words[2] in bridge["ports"]:
-                bridge["ports"][words[2]] = int(words[3][4:])
-                return 0, "", ""
-        return 1, "", f'ovs-vsctl: no row "{words[2]}" in table Port\n'
+    elif words[1:2] == ["port"] and len(words) == 4 and (verb, words[3].partition("=")[0]) in TAGGING:
+        return _tag(bridges, words[2], None if verb == "clear" else int(words[3][4:]))
     elif (
         verb == "set"
         and words[1:3] == ["Open_vSwitch", "."]
@@ -110,6 +111,17 @@ def _change(
     else:
         return not_simulated(argv)
     return 0, "", ""
+
+
+TAGGING = (("set", "tag"), ("clear", "tag"))
+
+
+def _tag(bridges: dict[str, Any], port: str, tag: int | None) -> Answer:
+    for bridge in bridges.values():
+        if port in bridge["ports"]:
+            bridge["ports"][port] = tag
+            return 0, "", ""
+    return 1, "", f'ovs-vsctl: no row "{port}" in table Port\n'
 
 
 def _add_port(bridges: dict[str, Any], words: list[str], options: dict[str, str]) -> Answer:

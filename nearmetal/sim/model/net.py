@@ -13,7 +13,7 @@ State = dict[str, Any]
 MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
 """Bond modes by number: Documentation/networking/bonding.rst."""
 POLICIES = ("layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac")
-MAX_MTU = {"pf": 9978, "vf": 9978, "rep": 9978, "bond": 65535, "bridge": 65535, "vlan": 65535}
+MAX_MTU = {"pf": 9978, "vf": 9978, "rep": 9978, "bond": 65535, "bridge": 65535, "vlan": 65535, "ovs": 65535}
 ZERO = "00:00:00:00:00:00"
 PARTNER = "02:1a:c5:00:00:01"
 """MAC of the switch, where it speaks LACP."""
@@ -157,7 +157,7 @@ def add_bond(state: State, name: str, options: dict[str, str]) -> None:
 
 
 def virtual_mac(state: State, name: str) -> str:
-    """A bond without members has a random address (eth_hw_addr_random); here it follows from its name."""
+    """A bond without members has a random address (eth_hw_addr_random), as a bridge has; here it follows from its name."""
     number = sum(name.encode()) & 255
     return f"fe:{state['number'] >> 8:02x}:{state['number'] & 255:02x}:b0:0d:{number:02x}"
 

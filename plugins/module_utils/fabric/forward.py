@@ -63,8 +63,8 @@ def _bridge(draft: Draft, bond: DesiredBond) -> None:
         _bridge_uplink(draft, have, target, device, vlans)
     for port, pf, vf in _members(draft, bond):
         want = port.vlan or NATIVE
-        joined = vf["representor_master"] == name
-        if not joined:
+        if vf["representor_master"] != name:
+            _leave(draft, pf, vf)
             draft.rep("join_bridge", pf, vf, name, "joins %s" % name)
             put(vf, representor_master=name, representor_vlan=NATIVE)
         if port.vlan is not None and vf["representor_vlan"] != want:
@@ -77,6 +77,7 @@ def _bridge(draft: Draft, bond: DesiredBond) -> None:
 def _bridge_uplink(draft: Draft, bridge: FabricBridge, target: str, device: str, vlans: List[int]) -> None:
     port: Optional[BridgePort] = next((p for p in bridge["ports"] if p["name"] == device), None)
     if port is None:
+        _leave_others(draft, target, device, bridge["name"])
         draft.add("join_bridge", target, bridge["name"], "%s joins %s" % (device, bridge["name"]), "traffic")
         port = {"name": device, "pvid": NATIVE, "vids": [NATIVE]}
         bridge["ports"].append(port)
@@ -104,11 +105,13 @@ def _ovs(draft: Draft, bond: DesiredBond) -> None:
         have["up"] = True
     for target, device in uplinks(draft, bond):
         if not any(p["name"] == device for p in have["ports"]):
+            _leave_others(draft, target, device, name)
             draft.add("join_ovs", target, {"bridge": name, "tag": 0}, "%s joins %s" % (device, name), "traffic")
             own: OvsPort = {"name": device, "tag": None}
             have["ports"].append(own)
     for port, pf, vf in _members(draft, bond):
         if vf["representor_master"] != name:
+            _leave(draft, pf, vf)
             value = {"bridge": name, "tag": port.vlan or 0}
             draft.rep("join_ovs", pf, vf, value, "joins %s%s" % (name, ", VLAN %d" % port.vlan if port.vlan else ""))
             put(vf, representor_master=name, representor_vlan=port.vlan or 0)
@@ -154,12 +157,28 @@ def _own_device(draft: Draft, bond: DesiredBond) -> Optional[List[str]]:
 def detach(draft: Draft, pf: Pf) -> None:
     """The PF's representors leave their forwarder: flows that are offloaded for them keep the eswitch busy."""
     for vf in pf["vfs"]:
-        master = vf["representor_master"]
-        if not master:
-            continue
+        _leave(draft, pf, vf)
+
+
+def _leave(draft: Draft, pf: Pf, vf: Vf) -> None:
+    """A device is in one forwarder only."""
+    master = vf["representor_master"]
+    if master:
         kind = "leave_ovs" if _is_ovs(draft, master) else "leave_bridge"
         draft.rep(kind, pf, vf, master, "leaves %s" % master)
         put(vf, representor_master="", representor_vlan=None)
+
+
+def _leave_others(draft: Draft, target: str, device: str, name: str) -> None:
+    """The uplink leaves forwarders other than the wanted one."""
+    for bridge in draft.bridges.values():
+        for entry in [p for p in bridge["ports"] if p["name"] == device and bridge["name"] != name]:
+            draft.add("leave_bridge", target, bridge["name"], "%s leaves %s" % (device, bridge["name"]), "traffic")
+            bridge["ports"].remove(entry)
+    for other in draft.ovs["bridges"] if draft.ovs is not None else ():
+        for port in [p for p in other["ports"] if p["name"] == device and other["name"] != name]:
+            draft.add("leave_ovs", target, other["name"], "%s leaves %s" % (device, other["name"]), "traffic")
+            other["ports"].remove(port)
 
 
 def _is_ovs(draft: Draft, name: str) -> bool:

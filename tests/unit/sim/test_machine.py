@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.nearmetal.rack.plugins.module_utils import collector, host
+from ansible_collections.nearmetal.rack.plugins.module_utils.observe import fabric
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
 from ansible_collections.nearmetal.rack.plugins.plugin_utils import probe as real
 from simulated import DEVICES, NET0, NET1, PF0, PF1, Sim
@@ -18,9 +19,8 @@ from nearmetal.sim.machine import Machine
 from nearmetal.sim.store import SimError, Store
 
 COMMANDS = (
-    ("ip", "-j", "-d", "link", "show"),
+    *fabric.COMMANDS,
     ("mstconfig", "-d", "{mlx5}", "-e", "q"),
-    ("ethtool", "-k", "{pfnet}"),
     ("nmcli",),
     ("foo",),
 )

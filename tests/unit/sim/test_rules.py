@@ -100,6 +100,29 @@ def test_vf_held_by_guest(sim: Sim) -> None:
     assert sim.poke(f"{DRIVERS}/mlx5_core/unbind", vf["address"]) == "Device or resource busy"
 
 
+def test_vfio_enables_while_open(sim: Sim) -> None:
+    with sim.machine.session() as state:
+        state["boot"]["iommu"] = True
+    sim.vfs(PF0, 1)
+    address = sim.vf(PF0, 0)["address"]
+    assert sim.read(f"{DEVICES}/{address}/enable") == "0"
+    sim.ok("modprobe vfio-pci")
+    sim.poke(f"{DEVICES}/{address}/driver_override", "vfio-pci")
+    assert sim.poke(f"{DRIVERS}/vfio-pci/bind", address) == ""
+    assert sim.read(f"{DEVICES}/{address}/enable") == "0"
+    sim.inject(f"vf-in-use={address}")
+    assert sim.read(f"{DEVICES}/{address}/enable") == "1"
+
+
+def test_ovs_bridge_device(sim: Sim) -> None:
+    sim.ok("ovs-vsctl --may-exist add-br br0", "ip link set br0 up", "ip addr add 192.0.2.1/24 dev br0")
+    sim.ok("ovs-vsctl --may-exist add-br br0", "ovs-vsctl --may-exist add-port br0 ens5 tag=7", "ovs-vsctl clear port ens5 tag")
+    link = next(entry for entry in sim.json("ip -j -d link show") if entry["ifname"] == "br0")
+    assert link["linkinfo"]["info_kind"] == "openvswitch" and "UP" in link["flags"]
+    sim.ok("ovs-vsctl --if-exists del-br br0")
+    sim.no("ip link set br0 up", "Cannot find device")
+
+
 def test_bind_needs_match(sim: Sim) -> None:
     sim.vfs(PF0, 1)
     address = sim.vf(PF0, 0)["address"]

@@ -131,7 +131,7 @@ def test_another_count_names_who_loses_a_vf(rack: Rack) -> None:
     ops = planner.plan(Desired((DesiredPf(OTHER, vfs=2),)), fabric)
     (gone,) = [op for op in ops if op.kind == "numvfs" and op.value == 0]
     assert "VFs 0-2 are destroyed: VF 2 is used by VM db1; VF 0 is bound to mlx5_core" in gone.text
-    assert [op.disruption for op in ops if op.kind == "unbind"] == ["traffic", "traffic", "drain"]
+    assert [op.disruption for op in ops if op.kind == "unbind"] == ["traffic", "none", "drain"]
 
 
 def test_vfs_bound_too_early_are_said_and_mended(rack: Rack) -> None:
@@ -223,6 +223,22 @@ def test_bridge_vlans(rack: Rack) -> None:
     rack.run("vf_lag", wanted(200))
     rack.run("vf_lag", wanted(0))
     assert rack.choose("vf_lag", wanted(0)).ops == []
+
+
+def test_another_forwarder(rack: Rack) -> None:
+    """Bridge to Open vSwitch and to another one of its bridges; tags go, and the address goes along."""
+    vf = [{"index": 0, "vlan": 5}]
+    rack.run("vf_lag", lag(addresses=["192.0.2.4/24"]))
+    for kind, name, entries in (
+        ("bridge", "br1", vf), ("ovs", "ovs1", vf), ("ovs", "ovs2", []), ("ovs", "ovs2", vf), ("ovs", "ovs2", []),
+        ("bridge", "br1", []),
+    ):  # fmt: skip
+        wanted = lag(pf(PF0, vf=entries), pf(PF1), addresses=["192.0.2.4/24"], forwarding={"type": kind, "name": name})
+        rack.run("vf_lag", wanted)
+        assert rack.choose("vf_lag", wanted).ops == []
+        (have,) = [p for p in rack.fabric()["pfs"] if p["address"] == PF0]
+        assert {v["representor_master"] for v in have["vfs"]} == {name}
+        assert (have["vfs"][0]["representor_vlan"] == 5) == bool(entries)
 
 
 def test_multiport_eswitch() -> None:
