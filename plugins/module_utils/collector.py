@@ -343,7 +343,8 @@ COMMANDS = r'''
 def expanded():
     # the commands with their placeholders filled in
     a = {"{pf}": [x for x, p, u in PF], "{mlx5}": [x for x, p, u in PF if "DRIVER=mlx5_core" in u.split()]}
-    a["{pfnet}"] = [n for x, p, u in PF for n in ls(p + "/net")]
+    # a PF in switchdev mode has its VFs' representors beside its own device
+    a["{pfnet}"] = [n for x, p, u in PF for n in ls(p + "/net") if "vf" not in (get(p + "/net/" + n, "phys_port_name", 1) or "")]
     for c in K:
         for h in a:
             if h in " ".join(c):

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from simulated import DEVICES, DRIVERS, NET0, NET1, PF0, PF1
 
 CARD = "0000:17:00"
-few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 COMMANDS = (
     "ip link add bond0 type bond mode active-backup miimon 100", "ip link add bond0 type bond mode 802.3ad miimon 50",
