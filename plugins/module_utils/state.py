@@ -10,7 +10,7 @@ reason; a value that the host really lacks is an empty list, string or False.
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, TypedDict
+from typing import Any, Dict, List, Optional, TypedDict
 
 SCHEMA = 1
 
@@ -303,8 +303,40 @@ class Ovs(TypedDict):
 
 
 class Guard(TypedDict):
-    armed: bool
-    deadline: str
+    """The network guard (fabric_boot/guard.py)."""
+
+    armed: bool  # its timer runs
+    deadline: str  # when it restores: "2026-01-31T12:00:00Z"; "" where there is no guard
+    left: str  # why a guard is there that nobody will confirm and no timer will end; "" where there is none
+
+
+class Claim(TypedDict):
+    """What a file of a network manager says of a device."""
+
+    owner: str  # "networkd", "NetworkManager", "ifupdown", "netplan"
+    file: str
+    line: int
+    kind: str  # "bond" (it makes one), "device"
+    device: str  # names or patterns, separated by blanks; "" where others tell which one is meant
+    macs: List[str]
+    paths: List[str]  # udev's ID_PATH, as "pci-0000:08:00.0"
+    master: str
+    ports: List[str]  # of a bond, by name or id
+    options: Dict[str, Any]  # mode, miimon, lacp_rate, xmit_hash_policy, mtu
+    addresses: List[str]
+    dhcp: bool
+    auto: bool  # False: it is left alone until somebody asks
+
+
+class Managers(TypedDict):
+    """Who may set up the network here."""
+
+    units: Dict[str, str]  # "systemd-networkd.service": "active", "inactive", ...; "" where nobody asked
+    renderer: str  # of netplan: "networkd", "NetworkManager"; "" where there is no file of netplan
+    sourced: bool  # /etc/network/interfaces takes in interfaces.d
+    claims: List[Claim]  # in the order in which each manager reads them
+    unreadable: List[str]  # files of which nobody knows what they say, with the reason
+    own: Dict[str, str]  # files that nearmetal wrote, by path, with their text
 
 
 class Fabric(TypedDict):
@@ -316,6 +348,7 @@ class Fabric(TypedDict):
     other_owners: Dict[str, str]  # who else manages SR-IOV here: {"sriov-network-operator": file that says so}
     units: Dict[str, str]  # unit: "active", "failed", "inactive", "absent"; "" where nobody asked
     guard: Optional[Guard]
+    managers: Managers
 
 
 class Os(TypedDict):

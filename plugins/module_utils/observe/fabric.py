@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ..fabric_boot.guardnote import NOTE as GUARD_NOTE
+from ..fabric_boot.guardnote import guard_state, read_note
+from ..fabric_boot.owners import owner_of
 from ..host import HostError, Missing, Unreadable
-from ..state import Fabric, FabricBond, Function, Guard, Ovs, Pf, Vf
+from ..state import Fabric, FabricBond, Function, Guard, Managers, Ovs, Pf, Vf
 from .eswitch import (
     MLX5,
     NO_ESWITCH,
@@ -22,6 +25,9 @@ from .eswitch import (
 )
 from .links import REPRESENTOR, Link, ask, observe_links, vf_attributes
 from .management import observe_management
+from .managers import COMMANDS as MANAGERS_COMMANDS
+from .managers import PROBE as MANAGERS_PROBE
+from .managers import observe_managers
 from .pci import DEVICES
 from .reader import Reader
 
@@ -59,6 +65,8 @@ PROBE: Tuple[str, ...] = (
     *("/etc/systemd/system/" + unit for unit in (*UNITS, GUARD)),
     *(path + "/*" if path == "/etc/sriov-operator" else path for path in OTHER_OWNERS),
     *(pattern for _owner, pattern, _words in OTHER_CONFIG),
+    *MANAGERS_PROBE,
+    GUARD_NOTE,
 )
 
 COMMANDS: Tuple[Tuple[str, ...], ...] = (
@@ -74,6 +82,7 @@ COMMANDS: Tuple[Tuple[str, ...], ...] = (
     ("ovs-vsctl", "get", "Open_vSwitch", ".", "other_config"),
     ("printenv", "SSH_CONNECTION"),
     *(("systemctl", "is-active", unit) for unit in (*UNITS, GUARD)),
+    *MANAGERS_COMMANDS,
 )
 """For the capabilities' COMMANDS: what this observer asks."""
 
@@ -91,15 +100,17 @@ def observe_fabric(reader: Reader, functions: Sequence[Function]) -> Fabric:
     ovs = observe_ovs(reader, links) if nics else None
     owners = _guests(reader) if any(f["physfn"] for f in functions) else {}
     view = _View(reader, links, ovs, functions, owners)
+    managers = observe_managers(reader)
     return {
         "pfs": [view.pf(function) for function in nics],
-        "bonds": [_bond(link, links) for link in links.values() if link["kind"] == "bond"],
+        "bonds": [_bond(link, links, managers) for link in links.values() if link["kind"] == "bond"],
         "bridges": observe_bridges(reader, links),
         "ovs": ovs,
         "management": observe_management(reader, links, ovs),
         "other_owners": _other_owners(reader) if nics else {},
         "units": _units(reader),
         "guard": _guard(reader),
+        "managers": managers,
     }
 
 
@@ -270,7 +281,11 @@ def _vpd_field(part: bytes, name: bytes) -> str:
     return ""
 
 
-def _bond(link: Link, links: Mapping[str, Link]) -> FabricBond:
+def _bond(link: Link, links: Mapping[str, Link], managers: Managers) -> FabricBond:
+    """A bond; who makes it at boot is told by the files that name it, ours included."""
+    claims = [c for c in managers["claims"] if c["kind"] == "bond" and c["device"] == link["name"]]
+    named = re.compile(r"(\d\d-)?nearmetal-%s(\.(netdev|network|nmconnection|yaml))?\Z" % re.escape(link["name"]))
+    own = [path for path in managers["own"] if named.match(path.rpartition("/")[2])]
     data = link["data"]
     slaves = sorted(other["name"] for other in links.values() if other["master"] == link["name"])
     ad = data.get("ad_info") or {}
@@ -288,8 +303,8 @@ def _bond(link: Link, links: Mapping[str, Link]) -> FabricBond:
         "mac": link["mac"].lower(),
         "addresses": link["addresses"],
         "partner_mac": str(ad.get("partner_mac", "")),
-        "owner": "",
-        "owner_files": [],
+        "owner": owner_of(own[0]) if own else claims[0]["owner"] if claims else "",
+        "owner_files": own or [c["file"] for c in claims],
         "master": link["master"],
     }
 
@@ -347,4 +362,10 @@ def _active(reader: Reader, unit: str) -> str:
 def _guard(reader: Reader) -> Optional[Guard]:
     if not reader.host.live:
         return None
-    return {"armed": _active(reader, GUARD) == "active", "deadline": ""}
+    try:
+        note = read_note(reader.host)
+    except HostError as err:
+        reader.note("fabric", str(err))
+        return None
+    said = reader.text("/proc/sys/kernel/random/boot_id", "fabric") or ""
+    return guard_state(note, _active(reader, GUARD) in ("active", "activating"), said)
