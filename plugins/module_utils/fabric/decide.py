@@ -52,7 +52,7 @@ def choose(capability: str, options: Mapping[str, Optional[Options]], state: Sta
     waiting = bool(checked.waiting and ops)
     requires: Tuple[str, ...] = (REBOOT,) if waiting else ()
     boot = persist.wanted(capability, mine, fabric)
-    found = found + boot.problems
+    found = found or boot.problems
     if lag or options.get("vf_lag") is None:
         found = found + host_checks.guard(fabric, ops)
     made = steps(capability, mine, fabric, ops, requires) if not found else []
