@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.nearmetal.rack.plugins.plugin_utils import planning
+from ansible_collections.nearmetal.rack.plugins.plugin_utils import guarding, planning
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.lifeline import end_with_parent
 
 
@@ -49,7 +52,30 @@ class ActionModule(ActionBase):
                     done[key] = answer[key]
             if answer.get("failed"):
                 return {**done, "failed": True, "msg": answer.get("msg") or answer.get("module_stderr") or "module failed"}
+            if answer.get("guard"):
+                done["guard"] = answer["guard"]
+                problem = self._confirm(answer["guard"])
+                if problem:
+                    return {**done, "failed": True, "msg": f"{name}: {problem}"}
         return done
+
+    def _confirm(self, guard: dict[str, Any]) -> str:
+        """Tell the host over a new connection that it is reached; "" where the change stays."""
+        words = guarding.command(str(guard["token"]))
+
+        def ask() -> guarding.Answer:
+            with contextlib.suppress(AnsibleError, AttributeError):
+                self._connection.reset()
+            try:
+                said = self._low_level_execute_command(words)
+            except AnsibleError as err:
+                raise ConnectionError(" ".join(str(err).split())[:300]) from err
+            text = " ".join((said["stderr"] or said["stdout"]).split())
+            if said["rc"] == 255:  # of ssh
+                raise ConnectionError(text[:300])
+            return guarding.Answer(said["rc"], text)
+
+        return guarding.confirm(float(guard["seconds"]), ask, time.monotonic, time.sleep)
 
     def _given_plan(self, variables: dict[str, Any]) -> dict[str, Any] | None:
         """The whole-rack loop has already observed this host: its plan stands in nearmetal_plan."""

@@ -267,6 +267,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+guard:
+  description: The guard that was armed, with C(token), C(seconds) and C(deadline). M(nearmetal.rack.converge) confirms it; else
+    the host goes back to its former network.
+  returned: when traffic was disturbed and O(guard) is not V(0)
+  type: dict
 pfs:
   description: The PFs with their VFs as they are now (in check mode, as they were found).
   returned: success
@@ -290,6 +295,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nearmetal.rack.plugins.module_utils.capabilities import vf_lag as capability  # noqa: F401
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.options import VF_LAG_OPTIONS
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.running import carry_out
+from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot.hooks import hooks
 from ansible_collections.nearmetal.rack.plugins.module_utils.host import Host, HostError, tree
 from ansible_collections.nearmetal.rack.plugins.module_utils.model import IntentError
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
@@ -297,7 +303,7 @@ from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document im
 
 def converge(host: Host, params: Dict[str, Any], check: bool) -> Dict[str, Any]:
     """Observe, decide, act, read back; the module's result. Raises IntentError or HostError."""
-    return carry_out("vf_lag", host, params, check, observe)
+    return carry_out("vf_lag", host, params, check, observe, hooks("vf_lag"))
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
+from ..fabric_boot import persist
 from ..model import REBOOT, Problem, Step
 from ..state import State
 from . import host_checks
@@ -50,7 +51,13 @@ def choose(capability: str, options: Mapping[str, Optional[Options]], state: Sta
         found = host_checks.management(mine, fabric, ops, (sriov or {}).get("accept_management") or ())
     waiting = bool(checked.waiting and ops)
     requires: Tuple[str, ...] = (REBOOT,) if waiting else ()
+    boot = persist.wanted(capability, mine, fabric)
+    found = found or boot.problems
+    if lag or options.get("vf_lag") is None:
+        found = found + host_checks.guard(fabric, ops)
     made = steps(capability, mine, fabric, ops, requires) if not found else []
+    if not found and not waiting:
+        made += persist.steps(capability, boot)
     return Choice(mine, ops, made, found, _warnings(mine, ops, state), waiting)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from ..fabric_boot.program import PATH
 from ..model import Problem
 from ..state import Fabric, Pf, State
 from . import select, words
@@ -259,6 +260,20 @@ def owners(fabric: Fabric, ops: Sequence[Op], variable: str) -> List[Problem]:
                 "let one of them do it: take the host out of its policies and remove that, or leave these PFs to it", "host")
         for owner, where in fabric["other_owners"].items()
     ]  # fmt: skip
+
+
+def guard(fabric: Fabric, ops: Sequence[Op]) -> List[Problem]:
+    """A network guard that a former run left, or one of another run: nothing may be changed below it."""
+    state = fabric["guard"]
+    if state is None or not (state["left"] or state["armed"] and ops):
+        return []
+    if state["left"]:
+        text = "a network guard of a former run is left on the host: %s" % state["left"]
+        fix = "put the network back (python3 %s restore), or keep it as it is: nearmetal.rack.network_guard with state: absent" % PATH
+    else:
+        text = "a network guard of another run is armed until %s" % state["deadline"]
+        fix = "wait until that run has confirmed it, or the host has restored its network"
+    return [Problem("network_guard", state["deadline"], text, fix, "host")]
 
 
 def management(mine: Desired, fabric: Fabric, ops: Sequence[Op], accepted: Sequence[Any]) -> List[Problem]:

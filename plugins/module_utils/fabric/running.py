@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ..diffs import diffs
-from ..host import Host, Refused
+from ..host import Host, HostError, Refused
 from ..model import IntentError
 from ..state import Fabric, State
 from .apply import Do, Doer, converge
@@ -20,12 +20,17 @@ from .shapes import Desired, Op
 class Hooks(NamedTuple):
     """What happens around the operations. All may be left out.
 
-    arm(host, fabric, seconds): before the first operation that stops traffic; fabric is the state to go back to.
+    arm(host, fabric, seconds, desired): before the first operation that stops traffic; fabric is the state to go back to.
+    Returns the guard that the controller confirms ({"token", "seconds", ...}).
+    finish(host, guard): all is done: from now on the controller has its seconds.
+    undo(host): something failed after the guard was armed; what became of the host, in words.
     persist(host, desired, check): what brings it back at boot; the files that differ, {path: new content, None removed}.
     more: operations of others, by kind.
     """
 
-    arm: Optional[Callable[[Host, Fabric, int], None]] = None
+    arm: Optional[Callable[[Host, Fabric, int, Desired], Dict[str, Any]]] = None
+    finish: Optional[Callable[[Host, Dict[str, Any]], Dict[str, Any]]] = None
+    undo: Optional[Callable[[Host], str]] = None
     persist: Optional[Callable[[Host, Desired, bool], Mapping[str, Optional[str]]]] = None
     more: Mapping[str, Do] = {}
 
@@ -44,13 +49,23 @@ def carry_out(
         raise IntentError(list(chosen.problems))
     shown = diffs(_TITLE[capability], chosen.steps, {}, {})
     done: List[Op] = chosen.ops
-    if chosen.ops and not check:
-        done = _act(capability, host, params, chosen, observe, hooks, doer)
-        state = observe(host)
-    changed: Mapping[str, Optional[str]] = hooks.persist(host, chosen.desired, check) if hooks.persist is not None else {}
+    guards: List[Dict[str, Any]] = []
+    changed: Mapping[str, Optional[str]] = {}
+    try:
+        if chosen.ops and not check:
+            done = _act(host, params, chosen, observe, hooks, doer, guards)
+            state = observe(host)
+        if hooks.persist is not None and not chosen.waiting:
+            changed = hooks.persist(host, chosen.desired, check)
+    except HostError as err:
+        if not guards or hooks.undo is None:
+            raise
+        raise HostError(err.path, "%s. %s" % (err.reason, hooks.undo(host))) from None
     shown += diffs("", [], {}, changed)
     addresses = [pf.address for pf in chosen.desired.pfs]
+    armed = {"guard": hooks.finish(host, guards[0]) if hooks.finish is not None else guards[0]} if guards else {}
     return {
+        **armed,
         "changed": bool(chosen.ops) or bool(changed),
         "steps": [asdict(step) for step in chosen.steps],
         "operations": [op.as_dict() for op in done],
@@ -69,16 +84,13 @@ def _choose(capability: str, params: Mapping[str, Any], state: State) -> Choice:
 
 
 def _act(
-    capability: str, host: Host, params: Mapping[str, Any], chosen: Choice, observe: Callable[[Host], State],
-    hooks: Hooks, doer: Optional[Doer],
+    host: Host, params: Mapping[str, Any], chosen: Choice, observe: Callable[[Host], State], hooks: Hooks,
+    doer: Optional[Doer], guards: List[Dict[str, Any]],
 ) -> List[Op]:  # fmt: skip
-    armed: List[bool] = []
-
     def before(fabric: Fabric, ops: List[Op]) -> None:
         """Arm the guard once, with the state before the first operation."""
         harmful = any(op.disruption != "none" for op in ops)
-        if harmful and not armed and hooks.arm is not None and params["guard"]:
-            hooks.arm(host, fabric, params["guard"])
-            armed.append(True)
+        if harmful and not guards and hooks.arm is not None and params["guard"]:
+            guards.append(hooks.arm(host, fabric, params["guard"], chosen.desired))
 
     return converge(host, chosen.desired, lambda h: observe(h)["fabric"], doer, before, hooks.more)

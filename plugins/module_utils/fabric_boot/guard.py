@@ -101,6 +101,18 @@ def _start_timer(host: Host, seconds: int) -> None:
         raise HostError("systemd-run", "the guard's timer does not start: %s" % " ".join((said.stderr or said.stdout).split()))
 
 
+def prolong(host: Host, token: str, seconds: int, clock: Clock = time.time) -> Dict[str, Any]:
+    """The guard's time starts anew; as `arm` returns it. Raises HostError where it is no longer armed."""
+    note = read_note(host)
+    if note is None or note["token"] != token or note["state"] != "armed":
+        raise HostError(NOTE, "the guard is no longer armed: the network was restored meanwhile")
+    note["deadline"] = clock() + seconds
+    _keep(host, note)
+    stop_timer(host)
+    _start_timer(host, seconds)
+    return {"token": token, "seconds": seconds, "deadline": when(note["deadline"])}
+
+
 def timer_runs(host: Host) -> bool:
     """Whether the timer still runs."""
     try:

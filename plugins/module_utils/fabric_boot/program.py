@@ -16,7 +16,7 @@ import io
 import pkgutil
 import re
 import zipfile
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 PATH = "/usr/local/lib/nearmetal/fabric.pyz"
 PYTHON = "/usr/bin/python3"
@@ -77,10 +77,12 @@ def text() -> str:
 def _modules(entry: str) -> Dict[str, str]:
     """Sources of a module and of all modules that it needs, by name below the base."""
     found: Dict[str, str] = {}
+    seen: Set[str] = set()
     todo = [entry]
     while todo:
         name = todo.pop()
-        source = None if name in found else _source(name)
+        source = None if name in seen else _source(name)
+        seen.add(name)
         if source is None:
             continue
         found[name] = source
