@@ -50,7 +50,7 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_probed_is_as_read(tmp_path: Path, name: str) -> None:
     root = str(trees.build(**SHAPES[name]).write(tmp_path))
-    assert observe(collect(root)) == observe(FileHost(root))
+    assert observe(collect(root, *probe.probe_paths())) == observe(FileHost(root))
 
 
 def test_samples_probed_are_as_read(samples: Path, tmp_path: Path) -> None:
