@@ -44,7 +44,7 @@ def test_lag_states_as_the_driver_writes_them(samples: Path) -> None:
     for word in ("active", "disabled", "roce", "switchdev", "multiport_eswitch"):
         assert word in text
     base = eswitch.LAG % BDF
-    host = snapshot({base + "/state": "disabled\n", base + "/members": BDF + "\n0000:03:00.1\n"}, errors={base + "/type": "Invalid argument"})
+    host = snapshot({base + "/state": "disabled\n", base + "/members": BDF + "\n0000:03:00.1\n"}, errors={base + "/type": "Invalid argument"})  # noqa: E501
     reader = Reader(host)
     assert eswitch.observe_lag(reader, BDF) == {"state": "disabled", "type": None, "members": [BDF, "0000:03:00.1"]}
     assert reader.unread() == []  # EINVAL while inactive is no failure
