@@ -15,7 +15,7 @@ from typing import Any
 from . import commands, faults, sandbox
 from .commands import services
 from .files import Files
-from .model import boot, grub, net, osfiles, sriov, systemd
+from .model import boot, grub, net, osfiles, routes, sriov, systemd
 from .model.errors import Killed, PowerLoss
 from .store import SimError, Store
 
@@ -140,12 +140,14 @@ class Machine:
                 with contextlib.suppress(grub.GrubError):
                     boot.update_grub(state, self.files)
             try:
-                boot.kernel(state, self.files)
+                commands_of_udev = boot.kernel(state, self.files)
             except grub.GrubError as err:
                 state["boot"].update(pending="off", dead=str(err))
                 return
             state["boot"]["dead"] = ""
             self.files.changed()
+            for argv in commands_of_udev:
+                commands.run(self, argv)
             services.apply_cpusets(self)
             order = systemd.boot_order(state, self.files)
         for name in order:
@@ -265,4 +267,6 @@ def management_path(state: State) -> str:
             return f"{name} has the management address, but is a member of {state['netdevs'][name]['master']}"
         if not net.carrier(state, name):
             return f"{name} has the management address, but no link"
+    if routes.default(state) not in holders:
+        return "there is no default route over the management network"
     return faults.path_broken(state)

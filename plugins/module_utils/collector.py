@@ -12,7 +12,8 @@ Output: a line MARK, then one JSON document {"files": {folder: {name: text}}, "l
 Text is UTF-8 with undecodable bytes as lone surrogates.
 
 Commands are for what no file says (netlink: eswitch, VF attributes). They come as templates: {pf} stands for the
-address of each function that can have VFs, {mlx5} for those with the driver mlx5_core, {pfnet} for their network devices.
+address of each function that can have VFs, {mlx5} for those of the driver mlx5_core
+(whether they can have VFs or not), {pfnet} for the network devices of both.
 """
 
 from __future__ import annotations
@@ -267,10 +268,14 @@ def pci():
             v = link(p + "/physfn")
             v and get(p, "driver_override")
             v and get(p, "enable")
-            if not v and get(p, "sriov_totalvfs") is not None:
-                get(p, "sriov_numvfs")
-                get(p, "sriov_drivers_autoprobe")
-                PF.append((x, p, u or ""))
+            if not v:
+                u = u or ""
+                n = get(p, "sriov_totalvfs") is not None
+                n and get(p, "sriov_numvfs")
+                n and get(p, "sriov_drivers_autoprobe")
+                # a card whose firmware has SR-IOV off is no PF, but it can be asked
+                if n or "DRIVER=mlx5_core" in u.split():
+                    PF.append((x, p, u, n))
             if not v and k in ("1", "2", "3", "12", "B"):
                 caps(p)
                 while k != "1":
@@ -353,9 +358,9 @@ main()
 COMMANDS = r'''
 def expanded():
     # the commands with their placeholders filled in
-    a = {"{pf}": [x for x, p, u in PF], "{mlx5}": [x for x, p, u in PF if "DRIVER=mlx5_core" in u.split()]}
+    a = {"{pf}": [x for x, p, u, n in PF if n], "{mlx5}": [x for x, p, u, n in PF if "DRIVER=mlx5_core" in u.split()]}
     # a PF in switchdev mode has its VFs' representors beside its own device
-    a["{pfnet}"] = [n for x, p, u in PF for n in ls(p + "/net") if "vf" not in (get(p + "/net/" + n, "phys_port_name", 1) or "")]
+    a["{pfnet}"] = [n for x, p, u, _ in PF for n in ls(p + "/net") if "vf" not in (get(p + "/net/" + n, "phys_port_name", 1) or "")]
     for c in K:
         for h in a:
             if h in " ".join(c):
@@ -367,7 +372,7 @@ def expanded():
 def run_all():
     # side by side: a firmware query takes a second for each card
     jobs = list(expanded())
-    for x, p, u in PF:
+    for x, p, u, n in PF:
         get(p, "vpd", 1)
     import subprocess as s
     e = dict(o.environ)

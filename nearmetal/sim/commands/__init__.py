@@ -31,6 +31,7 @@ MODULES = {
     "setpci": "tools",
     "modprobe": "tools",
     "update-grub": "tools",
+    "update-initramfs": "tools",
     "grub-mkconfig": "tools",
     "mstconfig": "cards",
     "mlxconfig": "cards",
@@ -92,9 +93,18 @@ def observes(argv: list[str]) -> bool:
     """Whether a command only looks: it then takes no step in the life of the host."""
     program, words = argv[0].rpartition("/")[2], argv[1:]
     if program in ("ip", "bridge", "devlink", "networkctl", "nmcli"):
-        return not {"set", "add", "del", "delete", "reload", "reconfigure", "up", "down", "modify"} & set(
-            words
-        )
+        return not {
+            "set",
+            "add",
+            "replace",
+            "del",
+            "delete",
+            "reload",
+            "reconfigure",
+            "up",
+            "down",
+            "modify",
+        } & set(words)
     if program == "systemctl":
         return bool(words) and words[0] in ("is-active", "is-enabled", "show", "status", "cat", "list-units")
     if program == "ethtool":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..model import eswitch, net
+from ..model import eswitch, net, routes
 from ..model.errors import Refusal, absent, invalid
 from . import Answer, Machine, not_simulated
 
@@ -19,6 +19,13 @@ def run(machine: Machine, argv: list[str], stdin: str) -> Answer:
     words = [word for word in argv[1:] if word not in ("-j", "-d", "-json", "-details", "-br")]
     if argv[0] == "bridge":
         return _bridge(machine, argv, words)
+    family = next((word for word in words if word in ("-4", "-6")), "-4")
+    words = [word for word in words if word not in ("-4", "-6")]
+    if words[:1] == ["route"] and words[1:] in (["show"], []):
+        return 0, "".join(line + "\n" for line in routes.lines(machine.state, family)), ""
+    if words[:2] in (["route", "replace"], ["route", "add"]) and len(words) > 4 and family == "-4":
+        routes.replace(machine.state, words[2:])
+        return 0, "", ""
     if words[:1] == ["link"] and words[1:2] in (["set"], ["add"], ["del"], ["delete"]):
         return {"set": _set, "add": _add, "del": _delete, "delete": _delete}[words[1]](
             machine, argv, words[2:]

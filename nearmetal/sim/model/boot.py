@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from . import firmware, grub, net, osfiles, pciconfig, sriov
+from . import firmware, grub, net, osfiles, pciconfig, sriov, udev
 from .factory import new_boot_id
 from .hardware import by_address, cpus_of, parts
 
@@ -39,6 +39,8 @@ def down(state: State, cold: bool) -> None:
         override={},
         irqs={"default": "", "affinity": {}},
         later=[],
+        routes=[],
+        gateways={},
         modules=[],
         new_ids={},
     )
@@ -55,8 +57,8 @@ def down(state: State, cold: bool) -> None:
             firmware.load(state, card)
 
 
-def kernel(state: State, files: Files) -> None:
-    """GRUB chooses, the kernel starts. Raises GrubError where nothing can be booted."""
+def kernel(state: State, files: Files) -> list[list[str]]:
+    """GRUB chooses, the kernel starts; returns commands that udev runs. Raises GrubError where nothing can be booted."""
     env = files.read_text("/boot/grub/grubenv") or ""
     release, line = grub.booted(files.read_text("/boot/grub/grub.cfg") or "", env)
     if "next_entry=" in env:
@@ -76,12 +78,14 @@ def kernel(state: State, files: Files) -> None:
     state["new_ids"] = vfio_ids(words, files)
     _pages(state, line)
     _acs(state, words)
+    commands = udev.coldplug(state, files)
     net.new(state, "lo", "lo", "00:00:00:00:00:00", up=True, mtu=65536)
     for pf in sorted(state["pfs"]):
         sriov.probe(state, pf)
     for part in parts(state["variant"]["gpu"]):
         if part.address not in state["pfs"]:
             sriov.probe(state, part.address)
+    return commands
 
 
 def arguments(line: str) -> dict[str, list[str]]:

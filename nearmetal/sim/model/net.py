@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from . import lag
+from . import lag, routes
 from .errors import Refusal, absent, busy, invalid
 
 State = dict[str, Any]
@@ -64,6 +64,7 @@ def remove(state: State, name: str) -> None:
     if state["netdevs"][name]["master"]:
         release(state, name)
     device = state["netdevs"].pop(name)
+    routes.drop(state, name)
     state["bonds"].pop(name, None)
     state["bridges"].pop(name, None)
     state["vlans"].pop(name, None)
@@ -111,6 +112,7 @@ def set_up(state: State, name: str, up: bool) -> None:
     if device["up"] == up:
         return
     device["up"] = up
+    routes.again(state, name) if up else routes.drop(state, name)
     refresh(state, device["master"])
     if device["kind"] == "pf":
         lag.event(state, device["pci"], "link")
@@ -227,6 +229,7 @@ def release(state: State, name: str) -> None:
     device["master"] = ""
     if master in state["bonds"]:
         device.update(mac=device["perm_mac"], mtu=device.pop("mtu_before", 1500), up=False)
+        routes.drop(state, name)
         if not slaves(state, master):
             state["netdevs"][master]["mac"] = state["netdevs"][master]["perm_mac"]
     else:

@@ -57,6 +57,11 @@ def _files(network: dict[str, Any]) -> dict[str, str]:
             lines = ["[Match]", *words, "", "[Network]"]
             lines += [f"Address={cidr}" for cidr in data.get("addresses", [])]
             lines += [f"{key}={above}" for key, above in [masters[name]]] if name in masters else []
+            lines += [
+                f"Gateway={route['via']}"
+                for route in data.get("routes", [])
+                if route.get("to") in ("default", "0.0.0.0/0")
+            ]
             lines += [f"VLAN={vlan}" for vlan in lowers.get(name, [])]
             lines += ["", "[Link]", f"MTUBytes={data['mtu']}"] if "mtu" in data else []
             found[f"10-netplan-{name}.network"] = "\n".join(lines) + "\n"

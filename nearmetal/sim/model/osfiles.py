@@ -47,6 +47,7 @@ OWNERS = {
 PROGRAMS = {
     "": (
         "/usr/sbin/update-grub",
+        "/usr/sbin/update-initramfs",
         "/usr/sbin/grub-mkconfig",
         "/usr/bin/systemctl",
         "/usr/bin/systemd-run",

@@ -13,7 +13,7 @@ import fnmatch
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import net
+from . import net, routes
 from .errors import Refusal
 
 State = dict[str, Any]
@@ -29,6 +29,7 @@ class Link:
     options: dict[str, str] = field(default_factory=dict)
     master: str = ""
     addresses: list[str] = field(default_factory=list)
+    gateway: str = ""
     mtu: int | None = None
     label: str = ""
     source: str = ""
@@ -154,6 +155,7 @@ def _network(text: str, link: Link) -> None:
         if section == "Network":
             link.master = (keys.get("Bond") or keys.get("Bridge") or [link.master])[-1]
             link.vlans += keys.get("VLAN", [])
+            link.gateway = keys.get("Gateway", [link.gateway])[-1]
         if section in ("Network", "Address"):
             link.addresses += [word for word in keys.get("Address", []) if word]
         if section == "Link" and "MTUBytes" in keys:
@@ -208,7 +210,11 @@ def _profile(state: State, parser: configparser.ConfigParser, text: str, by_uuid
                 {k: v for k, v in values.items() if k in ("mode", "miimon", "lacp_rate", "xmit_hash_policy")}
             )
         if section in ("ipv4", "ipv6"):
-            link.addresses += [v.split(",")[0] for k, v in values.items() if k.startswith("address")]
+            given = [v.split(",") for k, v in values.items() if k.startswith("address")]
+            link.addresses += [one[0] for one in given]
+            link.gateway = next(
+                (one[1] for one in given if len(one) > 1), values.get("gateway", link.gateway)
+            )
         if section == "vlan":
             link.options.update(vid=values.get("id", "0"), link=values.get("parent", ""))
         if section in ("ethernet", "802-3-ethernet") and values.get("mtu", "0") not in ("0", "auto"):
@@ -253,6 +259,8 @@ def _stanza(link: Link, key: str, words: list[str]) -> None:
     value = " ".join(words)
     if key == "address":
         link.addresses.append(value if "/" in value else value + "/24")
+    elif key == "gateway":
+        link.gateway = value
     elif key == "mtu":
         link.mtu = int(value)
     elif key in ("bond-slaves", "slaves"):
@@ -301,6 +309,9 @@ def _configure(state: State, link: Link, every: list[Link]) -> None:
         net.enslave(state, link.name, link.master)
     net.set_up(state, link.name, True)
     device["addresses"] = list(dict.fromkeys(link.addresses))
+    if link.gateway:
+        state.setdefault("gateways", {})[link.name] = link.gateway
+        routes.replace(state, ["default", "via", link.gateway, "dev", link.name])
     device["by"] = state["variant"]["owner"]
 
 

@@ -65,6 +65,8 @@ def _kernel(found: Layer, state: State) -> None:
     if state["bios"]["iommu"]:
         found.file("/sys/firmware/acpi/tables/DMAR", b"DMAR")
     found.folder("/sys/firmware/acpi/tables")
+    modules = sorted(name.replace("-", "_") for name in sriov.loaded(state))
+    found.file("/proc/modules", "".join(f"{name} 16384 0 - Live 0x0000000000000000\n" for name in modules))
     for driver in sorted(sriov.loaded(state)):
         for name in ("bind", "unbind", "new_id", "remove_id"):
             found.file(f"{BUS}/drivers/{driver}/{name}", errno.EACCES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from . import eswitch, lag, net, pciconfig, sriov
+from . import eswitch, lag, net, pciconfig, routes, sriov
 from .hardware import Part, by_address, cpus_of, folder, parts
 from .layer import Layer
 from .sysstatic import ranges
@@ -27,6 +27,8 @@ def layer(state: State) -> Layer:
     masters = " ".join(state["bonds"])
     found.file("/sys/class/net/bonding_masters", masters + "\n" if masters else "\n")
     _lags(found, state)
+    found.file("/proc/net/route", routes.table(state))
+    found.file("/proc/net/ipv6_route", "")
     return found
 
 

@@ -68,6 +68,14 @@ def test_the_probe_brings_commands(sim: Sim) -> None:
         asked(sim, collector.program("/", (), COMMANDS)).run(["mstconfig", "-d", PF0, "-e", "q"])
 
 
+def test_the_probe_asks_cards_whose_firmware_has_sriov_off(tmp_path: Path) -> None:
+    sim = Sim(tmp_path, sriov=False)
+    snapshot = asked(sim, collector.program("/", real.probe_paths(), COMMANDS))
+    assert "SRIOV_EN" in snapshot.run(["mstconfig", "-d", PF1, "-e", "q"]).stdout
+    (card,) = [f for f in observe(snapshot)["pci"] if f["address"] == PF1]
+    assert card["sriov_total"] == 0
+
+
 def test_only_the_collectors_own_program_is_run(sim: Sim) -> None:
     good = collector.program("/", ())
     for bad in (
@@ -350,6 +358,34 @@ def test_management_on_the_fabric_can_be_lost(tmp_path: Path) -> None:
         remote.execute(collector, sim.machine, "true", None)
 
 
+@pytest.mark.parametrize("owner", list(CONFIG))
+def test_the_default_route_goes_with_its_device(tmp_path: Path, owner: str) -> None:
+    sim = Sim(tmp_path, owner=owner)
+    (line,) = [line for line in sim.run("ip -4 route show").stdout.splitlines() if line.startswith("default")]
+    assert [f["management"] for f in [observe(sim.host)["fabric"]]] == [["eno1"]]
+    sim.ok("ip link set eno1 down", "ip link set eno1 up")
+    assert sim.show()["reachable"] is (owner != "ifupdown")
+    sim.ok(f"ip -4 route replace {line}")
+    assert sim.show()["reachable"]
+
+
+def test_udev_rules_at_boot(sim: Sim) -> None:
+    gpu, port = "0000:18:00.0", "0000:16:01.0"
+    rules = lines(
+        f'ACTION=="add", SUBSYSTEM=="pci", KERNEL=="{gpu}", ATTR{{driver_override}}="vfio-pci", RUN{{builtin}}+="kmod load vfio-pci"',
+        f'ACTION=="add", SUBSYSTEM=="pci", KERNEL=="{port}", RUN+="/bin/sh -c \'exec setpci -s {port} ECAP_ACS+6.w=0000:0007\'"',
+    )
+    sim.host.write("/etc/udev/rules.d/10-x.rules", rules)
+    sim.host.write("/etc/modprobe.d/x.conf", "blacklist nouveau\ninstall nouveau /bin/false\n")
+    text = sim.host.read("/etc/default/grub").replace('"quiet"', '"quiet intel_iommu=on iommu=pt"')
+    sim.host.write("/etc/default/grub", text)
+    sim.ok("update-grub", "update-initramfs -u -k all")
+    sim.restart()
+    assert sim.host.readlink(f"{DEVICES}/{gpu}/driver").endswith("/vfio-pci")
+    assert sim.run(f"setpci -s {port} ECAP_ACS+6.w").stdout == "0018\n"
+    assert not sim.host.exists(f"{DEVICES}/0000:19:00.0/driver")
+
+
 def test_auxiliary_ports(tmp_path: Path) -> None:
     sim = Sim(tmp_path, devlink="auxiliary")
     assert sorted(sim.json("devlink -j port show")["port"])[:2] == [
@@ -385,7 +421,7 @@ def test_forwarding(sim: Sim) -> None:
 
 def test_unknown_words_are_never_taken_for_done(sim: Sim) -> None:
     for command in (
-        "ip route add default via 1.2.3.4",
+        "ip rule show",
         "tc qdisc show",
         "devlink dev reload pci/x",
         "systemctl mask x",
