@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.nearmetal.rack.plugins.module_utils.host import Host, SnapshotHost
+from ansible_collections.nearmetal.rack.plugins.module_utils.model import IntentError
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe import eswitch, fabric, links, management
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.reader import Reader
@@ -228,6 +229,9 @@ def test_a_guest_that_holds_a_vf_is_seen(tmp_path: Path) -> None:
     rack.run("sriov", options(sriov_pfs=[pf(OTHER, 2, driver="vfio-pci")]))
     rack.sim.inject("vf-in-use=" + rack.sim.vf(OTHER, 1)["address"])
     (have,) = [p for p in rack.fabric()["pfs"] if p["address"] == OTHER]
-    assert [vf["in_use"] for vf in have["vfs"]] == ["", "vfio device opened"]
+    assert [vf["in_use"] for vf in have["vfs"]] == ["", "a guest that has it open"]
     (step,) = rack.choose("sriov", options(sriov_pfs=[pf(OTHER, 3)])).steps
-    assert step.disruption == "drain" and "VF 1 is used by vfio device opened" in step.reason
+    assert step.disruption == "drain" and "VF 1 is used by a guest that has it open" in step.reason
+    with pytest.raises(IntentError, match="VF 1 of ens5 .* is held: a guest that has it open would lose it"):
+        rack.run("sriov", options(sriov_pfs=[pf(OTHER, 3)]))
+    assert len(rack.sim.show()["vfs"]) == 2
