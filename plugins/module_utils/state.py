@@ -237,7 +237,7 @@ class Vf(TypedDict):
     node_guid: Optional[str]
     port_guid: Optional[str]
     mtu: Optional[int]  # of its netdev
-    in_use: Optional[str]  # what holds it: "VM db1", "vfio device opened", "bond0"; "": free
+    in_use: Optional[str]  # what holds it: "VM db1", "a guest that has it open", "bond0"; "": free
     representor: str
     representor_mtu: Optional[int]
     representor_up: Optional[bool]  # administratively

@@ -10,7 +10,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 from ..fabric_boot import persist
 from ..model import REBOOT, Problem, Step
 from ..state import State
-from . import host_checks
+from . import host_checks, words
 from .intent import BONDS, build, part
 from .intent_checks import PFS, Options
 from .plan import plan
@@ -73,7 +73,7 @@ def _warnings(mine: Desired, ops: List[Op], state: State) -> List[str]:
     for pf in fabric["pfs"]:
         for one in pf["vfs"]:
             mac = wanted.get((pf["address"], one["index"]))
-            if mac and mac != one["mac"] and (one["in_use"] or "").startswith(("VM", "vfio")):
+            if mac and mac != one["mac"] and (one["in_use"] or "").startswith(words.GUESTS):
                 said.append("VF %d of %s: %s sees its new MAC when it is started again" % (one["index"], pf["address"], one["in_use"]))
     return said
 

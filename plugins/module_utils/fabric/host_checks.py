@@ -276,6 +276,20 @@ def guard(fabric: Fabric, ops: Sequence[Op]) -> List[Problem]:
     return [Problem("network_guard", state["deadline"], text, fix, "host")]
 
 
+def held(ops: Sequence[Op], fabric: Fabric) -> List[Problem]:
+    """VFs that guests have open and would lose. The plan names them; the kernel would wait for the guests for ever."""
+    found = []
+    pfs = {pf["address"]: pf for pf in fabric["pfs"]}
+    for op in ops:
+        head, word, index = split_target(op.target)
+        if op.disruption != "drain" or word != "vf":
+            continue
+        vf = next(v for v in pfs[head]["vfs"] if v["index"] == index)
+        text = "%s is held: %s would lose it" % (words.vf(pfs[head], index), vf["in_use"])
+        found.append(Problem(PFS, vf["address"], text, "stop or move the guest, then run again", "host"))
+    return found
+
+
 def management(mine: Desired, fabric: Fabric, ops: Sequence[Op], accepted: Sequence[Any]) -> List[Problem]:
     """PFs that lose traffic by these operations and carry the path by which the host is reached."""
     pfs = {pf["address"]: pf for pf in fabric["pfs"]}

@@ -14,6 +14,7 @@ from ..model import IntentError
 from ..state import Fabric, State
 from .apply import Do, Doer, converge
 from .decide import Choice, choose
+from .host_checks import held
 from .shapes import Desired, Op
 
 
@@ -80,7 +81,8 @@ _TITLE = {"sriov": "SR-IOV", "vf_lag": "VF LAG"}
 
 def _choose(capability: str, params: Mapping[str, Any], state: State) -> Choice:
     sriov = {"pfs": params["pfs"], "accept_management": params["accept_management"]}
-    return choose(capability, {"sriov": sriov, "vf_lag": params if capability == "vf_lag" else None}, state)
+    chosen = choose(capability, {"sriov": sriov, "vf_lag": params if capability == "vf_lag" else None}, state)
+    return chosen._replace(problems=chosen.problems + held(chosen.ops, state["fabric"]))
 
 
 def _act(

@@ -10,6 +10,10 @@ from typing import Any, Iterable, List, Sequence
 from ..state import Pf, Vf
 
 
+GUESTS = ("VM ", "a guest")
+"""How the users begin that are virtual machines (observe/fabric.py)."""
+
+
 def pf(one: Pf) -> str:
     """"enp8s0f0 (0000:08:00.0)"."""
     return "%s (%s)" % (one["netdev"], one["address"]) if one["netdev"] else one["address"]
@@ -50,7 +54,7 @@ def destroyed(one: Pf, seen: Sequence[Vf]) -> str:
 
 def loss(vfs: Sequence[Vf]) -> str:
     """The disruption of taking VFs away: "drain" where a guest has one, "none" where none is in use."""
-    if any((one["in_use"] or "").startswith(("VM ", "vfio")) for one in vfs):
+    if any((one["in_use"] or "").startswith(GUESTS) for one in vfs):
         return "drain"
     return "traffic" if any(one["driver"] and one["in_use"] != "" or one["netdev"] for one in vfs) else "none"
 

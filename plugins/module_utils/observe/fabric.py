@@ -223,7 +223,7 @@ class _View:
             if address in self.guests:
                 return "VM %s" % self.guests[address]
             opened = self.reader.number("%s/%s/enable" % (DEVICES, address), "fabric")
-            return None if opened is None else "vfio device opened" if opened else ""
+            return None if opened is None else "a guest that has it open" if opened else ""
         if device is None:
             return "another network namespace" if self.reader.host.live else None
         return device["master"] or ", ".join(device["addresses"])

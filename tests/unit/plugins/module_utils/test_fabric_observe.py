@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.nearmetal.rack.plugins.module_utils.host import Host, SnapshotHost
+from ansible_collections.nearmetal.rack.plugins.module_utils.model import IntentError
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe import eswitch, fabric, links, management
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.reader import Reader
@@ -220,3 +221,16 @@ def test_vf_in_use(tmp_path: Path) -> None:
     assert [vf["in_use"] for vf in have["vfs"]] == ["192.0.2.9/24", "bond7", ""]
     (step,) = rack.choose("sriov", options(sriov_pfs=[pf(OTHER, 4)])).steps
     assert "VF 0 is used by 192.0.2.9/24; VF 1 is used by bond7" in step.reason and step.disruption == "traffic"
+
+
+def test_a_guest_that_holds_a_vf_is_seen(tmp_path: Path) -> None:
+    rack = Rack(tmp_path)
+    rack.run("sriov", options(sriov_pfs=[pf(OTHER, 2, driver="vfio-pci")]))
+    rack.sim.inject("vf-in-use=" + rack.sim.vf(OTHER, 1)["address"])
+    (have,) = [p for p in rack.fabric()["pfs"] if p["address"] == OTHER]
+    assert [vf["in_use"] for vf in have["vfs"]] == ["", "a guest that has it open"]
+    (step,) = rack.choose("sriov", options(sriov_pfs=[pf(OTHER, 3)])).steps
+    assert step.disruption == "drain" and "VF 1 is used by a guest that has it open" in step.reason
+    with pytest.raises(IntentError, match="VF 1 of ens5 .* is held: a guest that has it open would lose it"):
+        rack.run("sriov", options(sriov_pfs=[pf(OTHER, 3)]))
+    assert len(rack.sim.show()["vfs"]) == 2
