@@ -9,7 +9,6 @@ from typing import Any, Iterable, List, Sequence
 
 from ..state import Pf, Vf
 
-
 GUESTS = ("VM ", "a guest")
 """How the users begin that are virtual machines (observe/fabric.py)."""
 
