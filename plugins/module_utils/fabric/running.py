@@ -12,7 +12,7 @@ from ..diffs import diffs
 from ..host import Host, HostError, Refused
 from ..model import IntentError
 from ..state import Fabric, State
-from .apply import Do, Doer, converge
+from .apply import Do, Doer, converge, execute
 from .decide import Choice, choose
 from .shapes import Desired, Op
 
@@ -99,7 +99,9 @@ def _act(
         if harmful and not guards and hooks.arm is not None and params["guard"]:
             guards.append(hooks.arm(host, fabric, params["guard"], chosen.desired))
         if hooks.persist is not None and not first and any(bond.absent for bond in chosen.desired.bonds):
-            # An owner that still has a bond's files makes it again as soon as it is taken away.
+            # An owner that still has a bond's files makes it again as soon as it is taken away; one that reads that they
+            # are gone takes it away, and no VF may be bound then.
+            execute(host, [op for op in ops if op.kind == "unbind"], doer=doer, more=hooks.more)
             first.update(hooks.persist(host, chosen.desired, False))
 
     return converge(host, chosen.desired, lambda h: observe(h)["fabric"], doer, before, hooks.more), first

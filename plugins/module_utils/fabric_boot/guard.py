@@ -15,7 +15,7 @@ import secrets
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ..fabric.apply import Doer, converge
+from ..fabric.apply import Doer, converge, execute
 from ..fabric.plan import plan
 from ..fabric.restore import former
 from ..fabric.shapes import Desired, FabricError, from_json, to_json
@@ -181,7 +181,10 @@ def restore(host: Host, why: str, doer: Optional[Doer] = None, path: str = NOTE,
             return None
 
     wish: Optional[Desired] = tried(lambda: from_json(json.dumps(note["former"])))
-    # The owners first: one that still has a profile of a bond makes it again as soon as it is taken away.
+    # The owners first: one that still has a profile of a bond makes it again as soon as it is taken away. But before
+    # that the VFs are unbound: a LAG that ends with bound VFs does not come back.
+    if wish is not None:
+        tried(lambda: _unbind(host, wish, doer or Doer(host)))
     touched = tried(lambda: put_files_back(host, note)) or []
     tried(lambda: persist.load(host, touched, note.get("renderer") or ""))
     if wish is not None:
@@ -197,6 +200,10 @@ def restore(host: Host, why: str, doer: Optional[Doer] = None, path: str = NOTE,
     stop_timer(host)
     host.remove(path, backup=False)
     return True
+
+
+def _unbind(host: Host, wish: Desired, doer: Doer) -> None:
+    execute(host, [op for op in plan(wish, look(host)) if op.kind == "unbind"], doer=doer)
 
 
 def _fabric_back(host: Host, wish: Desired, doer: Doer) -> None:
