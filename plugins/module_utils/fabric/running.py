@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..diffs import diffs
 from ..host import Host, HostError, Refused
 from ..model import IntentError
 from ..state import Fabric, State
-from .apply import Do, Doer, converge
+from .apply import Do, Doer, converge, execute
 from .decide import Choice, choose
 from .host_checks import held
 from .shapes import Desired, Op
@@ -54,10 +54,13 @@ def carry_out(
     changed: Mapping[str, Optional[str]] = {}
     try:
         if chosen.ops and not check:
-            done = _act(host, params, chosen, observe, hooks, doer, guards)
-            state = observe(host)
+            done, changed = _act(host, params, chosen, observe, hooks, doer, guards)
         if hooks.persist is not None and not chosen.waiting:
-            changed = hooks.persist(host, chosen.desired, check)
+            changed = {**changed, **hooks.persist(host, chosen.desired, check)}
+            if changed and not check:
+                # An owner that has read its new files may have touched what they say.
+                done = done + _act(host, params, chosen, observe, hooks, doer, guards)[0]
+        state = state if check else observe(host)
     except HostError as err:
         if not guards or hooks.undo is None:
             raise
@@ -88,11 +91,19 @@ def _choose(capability: str, params: Mapping[str, Any], state: State) -> Choice:
 def _act(
     host: Host, params: Mapping[str, Any], chosen: Choice, observe: Callable[[Host], State], hooks: Hooks,
     doer: Optional[Doer], guards: List[Dict[str, Any]],
-) -> List[Op]:  # fmt: skip
+) -> Tuple[List[Op], Dict[str, Optional[str]]]:  # fmt: skip
+    """What was done, and the files that had to change first."""
+    first: Dict[str, Optional[str]] = {}
+
     def before(fabric: Fabric, ops: List[Op]) -> None:
         """Arm the guard once, with the state before the first operation."""
         harmful = any(op.disruption != "none" for op in ops)
         if harmful and not guards and hooks.arm is not None and params["guard"]:
             guards.append(hooks.arm(host, fabric, params["guard"], chosen.desired))
+        if hooks.persist is not None and not first and any(bond.absent for bond in chosen.desired.bonds):
+            # An owner that still has a bond's files makes it again as soon as it is taken away; one that reads that they
+            # are gone takes it away, and no VF may be bound then.
+            execute(host, [op for op in ops if op.kind == "unbind"], doer=doer, more=hooks.more)
+            first.update(hooks.persist(host, chosen.desired, False))
 
-    return converge(host, chosen.desired, lambda h: observe(h)["fabric"], doer, before, hooks.more)
+    return converge(host, chosen.desired, lambda h: observe(h)["fabric"], doer, before, hooks.more), first

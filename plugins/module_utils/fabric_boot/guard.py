@@ -15,7 +15,7 @@ import secrets
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ..fabric.apply import Doer, converge
+from ..fabric.apply import Doer, converge, execute
 from ..fabric.plan import plan
 from ..fabric.restore import former
 from ..fabric.shapes import Desired, FabricError, from_json, to_json
@@ -31,6 +31,7 @@ WAYS_OUT = "Put the network back (python3 %s restore), or keep it as it is (near
     program.PATH
 )
 LEAST_S = 10
+TRIES, PAUSE_S = 3, 2.0
 Clock = Callable[[], float]
 
 
@@ -171,7 +172,6 @@ def restore(host: Host, why: str, doer: Optional[Doer] = None, path: str = NOTE,
     if note is None:
         return False
     failed: List[str] = []
-    touched: List[str] = []
 
     def tried(what: Callable[[], Any]) -> Any:
         try:
@@ -181,12 +181,16 @@ def restore(host: Host, why: str, doer: Optional[Doer] = None, path: str = NOTE,
             return None
 
     wish: Optional[Desired] = tried(lambda: from_json(json.dumps(note["former"])))
-    touched += tried(lambda: put_files_back(host, note)) or []
+    # The owners first: one that still has a profile of a bond makes it again as soon as it is taken away. But before
+    # that the VFs are unbound: a LAG that ends with bound VFs does not come back.
     if wish is not None:
-        tried(lambda: converge(host, wish, look, doer))
+        tried(lambda: _unbind(host, wish, doer or Doer(host)))
+    touched = tried(lambda: put_files_back(host, note)) or []
+    tried(lambda: persist.load(host, touched, note.get("renderer") or ""))
+    if wish is not None:
+        tried(lambda: _fabric_back(host, wish, doer or Doer(host)))
     for _round in range(2):  # what a device loses when it goes down, such as IPv6 addresses, shows only afterwards
         tried(lambda: _links_back(host, note))
-    tried(lambda: persist.load(host, touched, note.get("renderer") or ""))
     tried(lambda: _check(host, wish, note))
     if failed:
         note.update(state="failed", error="; ".join(dict.fromkeys(failed)))
@@ -196,6 +200,22 @@ def restore(host: Host, why: str, doer: Optional[Doer] = None, path: str = NOTE,
     stop_timer(host)
     host.remove(path, backup=False)
     return True
+
+
+def _unbind(host: Host, wish: Desired, doer: Doer) -> None:
+    execute(host, [op for op in plan(wish, look(host)) if op.kind == "unbind"], doer=doer)
+
+
+def _fabric_back(host: Host, wish: Desired, doer: Doer) -> None:
+    """By the planner. An owner that reads its files anew may be at the same devices for a moment: so more than once."""
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            converge(host, wish, look, doer)
+            return
+        except HostError:
+            if not left:
+                raise
+            doer.sleep(PAUSE_S)
 
 
 def put_files_back(host: Host, note: Mapping[str, Any]) -> List[str]:
