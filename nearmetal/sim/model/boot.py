@@ -7,9 +7,11 @@ modprobe.blacklist=), drivers/pci/pci.c (disable_acs_redir, config_acs; a port's
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from typing import Any
 
-from . import firmware, grub, net, osfiles, pciconfig, sriov
+from . import firmware, grub, net, osfiles, pciconfig, sriov, udev
+from .errors import Refusal
 from .factory import new_boot_id
 from .hardware import by_address, cpus_of, parts
 
@@ -77,11 +79,13 @@ def kernel(state: State, files: Files) -> None:
     _pages(state, line)
     _acs(state, words)
     net.new(state, "lo", "lo", "00:00:00:00:00:00", up=True, mtu=65536)
+    udev.announce(state, files)
     for pf in sorted(state["pfs"]):
         sriov.probe(state, pf)
     for part in parts(state["variant"]["gpu"]):
         if part.address not in state["pfs"]:
-            sriov.probe(state, part.address)
+            with suppress(Refusal):
+                sriov.probe(state, part.address)
 
 
 def arguments(line: str) -> dict[str, list[str]]:
