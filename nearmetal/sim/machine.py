@@ -140,14 +140,12 @@ class Machine:
                 with contextlib.suppress(grub.GrubError):
                     boot.update_grub(state, self.files)
             try:
-                commands_of_udev = boot.kernel(state, self.files)
+                boot.kernel(state, self.files)
             except grub.GrubError as err:
                 state["boot"].update(pending="off", dead=str(err))
                 return
             state["boot"]["dead"] = ""
             self.files.changed()
-            for argv in commands_of_udev:
-                commands.run(self, argv)
             services.apply_cpusets(self)
             order = systemd.boot_order(state, self.files)
         for name in order:

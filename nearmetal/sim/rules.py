@@ -214,6 +214,11 @@ RULES = (
         "Linux kernel-parameters, drivers/pci/pci.c",
     ),
     Rule(
+        "udev_at_boot",
+        "registers are lost at boot; udev rules set them and name drivers before modules are loaded",
+        "udev(7), systemd-udev-trigger.service, ABI sysfs-bus-pci (driver_override)",
+    ),
+    Rule(
         "ats_needs_firmware",
         "a NIC has the ATS capability only with ATS_ENABLED",
         "NVIDIA AI Enterprise, Optimizing VM configuration",

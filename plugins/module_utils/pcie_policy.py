@@ -154,7 +154,7 @@ def _ways(options: Mapping[str, Any], state: State) -> Ways:
     if how == acs.REDIR:
         masks = dict.fromkeys(masks, acs.NOT_REDIRECTED)
     elif how == acs.RUNTIME:
-        named = {**named, **{bridge: masks[bridge] for bridge in acs.unmet(masks, state.get("pcie", {}))}}
+        named = masks  # all, whatever is found now: what is kept for the boot must not depend on it
     return Ways(how, masks, named, faults)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from ..model import boot, grub, osfiles, pciconfig, sysfs
-from ..model.hardware import Part, by_address
+from ..model import boot, grub, osfiles, setpci
 from . import Answer, Machine, not_simulated
 
 State = dict[str, Any]
@@ -47,63 +45,9 @@ def _ethtool(machine: Machine, argv: list[str]) -> Answer:
     return not_simulated(argv)
 
 
-REGISTER = re.compile(
-    r"(?:(CAP_EXP|ECAP_ACS|ECAP_ATS)\+)?(0x)?([0-9a-fA-F]+)\.([bwl])(?:=([0-9a-fA-F]+)(?::([0-9a-fA-F]+))?)?"
-)
-BASES = {"CAP_EXP": pciconfig.PCIE, "ECAP_ACS": pciconfig.ACS, "ECAP_ATS": pciconfig.ATS, "": 0, None: 0}
-WRITABLE = {pciconfig.ACS + 6: "acs", pciconfig.ATS + 6: "ats", pciconfig.PCIE + 8: "devctl"}
-
-
 def _setpci(machine: Machine, argv: list[str]) -> Answer:
-    """Answer setpci -s ADDRESS REGISTER[=VALUE[:MASK]]...
-
-    Under lockdown the kernel refuses writes (pci_write_config); setpci only warns, and ends well.
-    """
-    state = machine.state
-    words = [word for word in argv[1:] if word != "-v"]
-    if words[:1] != ["-s"] or len(words) < 3 or not all(REGISTER.fullmatch(word) for word in words[2:]):
-        return not_simulated(argv)
-    address = words[1] if words[1].count(":") == 2 else "0000:" + words[1]
-    part = by_address(state["variant"]["gpu"]).get(address)
-    if part is None:
-        return 1, "", f'setpci: Warning: No devices selected for "{words[2]}".\n'
-    answers = [_register(state, part, word) for word in words[2:]]
-    if None in answers:
-        return not_simulated(argv)
-    done = [answer for answer in answers if answer is not None]
-    return (
-        max(code for code, _out, _err in done),
-        "".join(out for _code, out, _err in done),
-        "".join(err for *_rest, err in done),
-    )
-
-
-def _register(state: State, part: Part, word: str) -> Answer | None:
-    """Read or write one register; None for one that cannot be written here."""
-    match = REGISTER.fullmatch(word)
-    assert match is not None
-    size = {"b": 1, "w": 2, "l": 4}[match[4]]
-    at = BASES[match[1]] + int(match[3], 16)
-    data = sysfs.registers_of(state, part)
-    lacks_acs = match[1] == "ECAP_ACS" and not pciconfig.has_acs(part)
-    if lacks_acs or match[1] == "ECAP_ATS" and data[pciconfig.ATS] != 0x0F:
-        return (
-            1,
-            "",
-            f"setpci: {part.address}: Instance #0 of {match[1]} not found - there are no capabilities with that id.\n",
-        )
-    value = int.from_bytes(data[at : at + size], "little")
-    if match[5] is None:
-        return 0, f"{value:0{size * 2}x}\n", ""
-    if state["boot"].get("lockdown", "none") != "none":
-        return 0, "", "setpci: pcilib: sysfs_write: write failed: Operation not permitted\n"
-    mask = int(match[6], 16) if match[6] else (1 << size * 8) - 1
-    if at not in WRITABLE or size != 2:
-        return None
-    new = (value & ~mask | int(match[5], 16) & mask) & 0xFFFF
-    able = pciconfig.ACS_CAPABILITY if WRITABLE[at] == "acs" else 0xFFFF
-    state["registers"][part.address][WRITABLE[at]] = new & able
-    return 0, "", ""
+    said = setpci.run(machine.state, argv)
+    return not_simulated(argv) if said is None else said
 
 
 KNOWN_MODULES = (

@@ -7,9 +7,11 @@ modprobe.blacklist=), drivers/pci/pci.c (disable_acs_redir, config_acs; a port's
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from typing import Any
 
 from . import firmware, grub, net, osfiles, pciconfig, sriov, udev
+from .errors import Refusal
 from .factory import new_boot_id
 from .hardware import by_address, cpus_of, parts
 
@@ -57,8 +59,8 @@ def down(state: State, cold: bool) -> None:
             firmware.load(state, card)
 
 
-def kernel(state: State, files: Files) -> list[list[str]]:
-    """GRUB chooses, the kernel starts; returns commands that udev runs. Raises GrubError where nothing can be booted."""
+def kernel(state: State, files: Files) -> None:
+    """GRUB chooses, the kernel starts, udev announces the devices. Raises GrubError where nothing can be booted."""
     env = files.read_text("/boot/grub/grubenv") or ""
     release, line = grub.booted(files.read_text("/boot/grub/grub.cfg") or "", env)
     if "next_entry=" in env:
@@ -78,14 +80,14 @@ def kernel(state: State, files: Files) -> list[list[str]]:
     state["new_ids"] = vfio_ids(words, files)
     _pages(state, line)
     _acs(state, words)
-    commands = udev.coldplug(state, files)
     net.new(state, "lo", "lo", "00:00:00:00:00:00", up=True, mtu=65536)
+    udev.announce(state, files)
     for pf in sorted(state["pfs"]):
         sriov.probe(state, pf)
     for part in parts(state["variant"]["gpu"]):
         if part.address not in state["pfs"]:
-            sriov.probe(state, part.address)
-    return commands
+            with suppress(Refusal):
+                sriov.probe(state, part.address)
 
 
 def arguments(line: str) -> dict[str, list[str]]:

@@ -1,58 +1,77 @@
-"""udev rules for PCI functions at boot: what they set, and the commands that they run. Source: udev(7)."""
+"""Rules of udev for PCI functions, as they are carried out when the devices are announced anew at boot.
+
+Understood: ACTION, SUBSYSTEM, KERNEL and ATTR{vendor|device} with ==, ATTR{driver_override}=, RUN{builtin}+="kmod load",
+and RUN+= of setpci and of a write to drivers_probe (udev(7); systemd-udev-trigger.service). What is assigned while the
+rules are read comes before what is run, and both before the modules that the aliases of the devices name.
+"""
 
 from __future__ import annotations
 
 import re
-import shlex
+from contextlib import suppress
 from typing import Any
 
-from . import sriov
-from .hardware import parts
+from . import setpci, sriov
+from .errors import Refusal
+from .hardware import Part, parts
 
 State = dict[str, Any]
 Files = Any
 
-PAIR = re.compile(r'(\w+)(?:\{(\w+)\})?(==|\+=|=)"((?:[^"\\]|\\.)*)"')
-SETPCI = re.compile(r"\b(setpci -s [^']*)")
+_ITEM = re.compile(r'(\w+)(?:\{(\w+)\})?\s*(==|!=|\+=|:=|=)\s*"((?:[^"\\]|\\.)*)"')
+FOLDERS = ("/etc/udev/rules.d", "/usr/lib/udev/rules.d")
 
 
-def coldplug(state: State, files: Files) -> list[list[str]]:
-    """What the rules do with each function when the host starts; returns the commands of setpci that they run."""
-    rules = []
-    for folder in ("/usr/lib/udev/rules.d", "/etc/udev/rules.d"):
-        for file in files.names(folder):
-            rules += [
-                line
-                for line in (files.read_text(f"{folder}/{file}") or "").splitlines()
-                if line and line[0] != "#"
-            ]
-    commands = []
+def rules(files: Files) -> list[list[tuple[str, ...]]]:
+    """(key, attribute, operator, value) of each rule, in the order of the files' names; /etc hides /usr/lib."""
+    places = {name: folder for folder in reversed(FOLDERS) for name in files.names(folder) if name.endswith(".rules")}
+    found = []
+    for name, folder in sorted(places.items()):
+        for line in (files.read_text(f"{folder}/{name}") or "").replace("\\\n", " ").splitlines():
+            if line.strip() and not line.lstrip().startswith("#"):
+                found.append([match.groups(default="") for match in _ITEM.finditer(line)])
+    return found
+
+
+def announce(state: State, files: Files) -> None:
+    """All PCI functions are found once more: drivers are named, modules loaded, commands run."""
+    known = rules(files)
     for part in parts(state["variant"]["gpu"]):
-        facts = {
-            "ACTION": "add",
-            "SUBSYSTEM": "pci",
-            "KERNEL": part.address,
-            "vendor": f"0x{part.vendor:04x}",
-            "device": f"0x{part.device:04x}",
-        }
-        for rule in rules:
-            pairs = PAIR.findall(rule)
-            if all(
-                facts.get(name if key == "ATTR" else key) == value
-                for key, name, sign, value in pairs
-                if sign == "=="
-            ):
-                commands += _do(state, part.address, pairs)
-    return commands
+        commands = []
+        for rule in known:
+            if not _matches(rule, part):
+                continue
+            for key, attribute, operator, value in rule:
+                if (key, attribute) == ("ATTR", "driver_override") and operator == "=":
+                    sriov.set_override(state, part.address, value)
+                elif key == "RUN" and operator in ("+=", "=", ":="):
+                    commands.append(value.replace("%k", part.address).replace("$kernel", part.address))
+        for command in commands:
+            _run(state, part.address, command)
 
 
-def _do(state: State, address: str, pairs: list[tuple[str, str, str, str]]) -> list[list[str]]:
-    commands = []
-    for key, name, sign, value in pairs:
-        if key == "ATTR" and name == "driver_override" and sign == "=":
-            sriov.set_override(state, address, value)
-        elif key == "RUN" and value.startswith("kmod load "):
-            state["modules"] = sorted({*state["modules"], value.split()[-1]})
-        elif key == "RUN" and SETPCI.search(value):
-            commands.append(shlex.split(SETPCI.findall(value)[0]))
-    return commands
+def _matches(rule: list[tuple[str, ...]], part: Part) -> bool:
+    facts = {
+        ("ACTION", ""): "add",
+        ("SUBSYSTEM", ""): "pci",
+        ("KERNEL", ""): part.address,
+        ("ATTR", "vendor"): f"0x{part.vendor:04x}",
+        ("ATTR", "device"): f"0x{part.device:04x}",
+    }
+    tests = [item for item in rule if item[2] in ("==", "!=")]
+    return bool(tests) and all((facts.get((k, a)) == value) == (op == "==") for k, a, op, value in tests)
+
+
+def _run(state: State, address: str, command: str) -> None:
+    load = re.fullmatch(r"kmod load ([\w-]+)", command)
+    register = re.search(r"setpci (-s \S+(?: [\w+]+\.[bwl]=[0-9a-f:]+)+)", command)
+    if load:
+        name = load[1].replace("_", "-") if load[1].startswith("vfio") else load[1]
+        state["modules"] = sorted({*state["modules"], name})
+    elif register:
+        said = setpci.run(state, ["setpci", *register[1].split()])
+        if said is None or said[0]:
+            state["dmesg"].append(f"udev-worker: {address}: {said[2].strip() if said else command}")
+    elif "drivers_probe" in command:
+        with suppress(Refusal):  # the kernel has said why in its log
+            sriov.probe(state, address)

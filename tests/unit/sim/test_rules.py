@@ -505,6 +505,29 @@ def test_acs_from_command_line(sim: Sim) -> None:
     assert sim.host.read_bytes(f"{DEVICES}/{nic}/config")[0x156] == 0x5D
 
 
+def test_udev_at_boot(sim: Sim) -> None:
+    port, gpu, nic = "0000:16:00.0", "0000:18:00.0", PF0
+    head = 'ACTION=="add", SUBSYSTEM=="pci", '
+    rules = [
+        f'{head}KERNEL=="{gpu}", ATTR{{driver_override}}="vfio-pci", RUN{{builtin}}+="kmod load vfio-pci", '
+        "RUN+=\"/bin/sh -c 'echo %k > /sys/bus/pci/drivers_probe'\"",
+        f"{head}KERNEL==\"{port}\", RUN+=\"/bin/sh -c 'exec setpci -s {port} ECAP_ACS+6.w=005d:005d'\"",
+        f'{head}ATTR{{vendor}}=="0x15b3", RUN+="/usr/bin/setpci -s $kernel CAP_EXP+8.w=5000:7000"',
+        f'# {head}ATTR{{vendor}}=="0x15b3", RUN+="/usr/bin/setpci -s $kernel CAP_EXP+8.w=1000:7000"',
+        'ACTION=="remove", SUBSYSTEM=="pci", RUN+="/usr/bin/setpci -s %k CAP_EXP+8.w=0000:7000"',
+    ]
+    sim.host.write("/etc/udev/rules.d/90-x.rules", "\n".join(rules) + "\n")
+    iommu_on(sim)
+    assert sim.run(f"setpci -s {port} ECAP_ACS+6.w").stdout == "005d\n"
+    assert sim.run(f"setpci -s {nic} CAP_EXP+8.w").stdout[0] == "5"
+    assert sim.host.readlink(f"{DEVICES}/{gpu}/driver").endswith("/vfio-pci")
+    assert sim.host.readlink(f"{DEVICES}/0000:19:00.0/driver").endswith("/nouveau")
+    sim.host.remove("/etc/udev/rules.d/90-x.rules")
+    sim.restart()
+    assert sim.run(f"setpci -s {port} ECAP_ACS+6.w").stdout == "001d\n"
+    assert sim.host.readlink(f"{DEVICES}/{gpu}/driver").endswith("/nouveau")
+
+
 def test_ats_needs_firmware(sim: Sim) -> None:
     def chain() -> list[int]:
         data, at, found = sim.host.read_bytes(f"{DEVICES}/{PF0}/config"), 0x100, []

@@ -329,10 +329,20 @@ def test_no_redirection_is_enough_where_the_kernel_can_no_more() -> None:
 def test_older_kernels_write_the_register() -> None:
     found = iommu.decide(options(acs_paths=[PATH]), state("6.8.0"))
     assert [(s.key, s.before, s.after) for s in found.steps] == [
-        (f"pcie-{NIC_PORT}", "ACS 0011101", "ACS 1x111x1"), ("pcie-boot", "not kept", "kept for 1 function")]  # fmt: skip
+        (f"pcie-{NIC_PORT}", "ACS 0011101", "ACS 1x111x1"), ("pcie-boot", "not kept", "kept for 3 functions")]  # fmt: skip
     assert {s.disruption for s in found.steps} == {"none"}
     assert found.call.module == "nearmetal.rack.pcie_settings"
     assert not iommu.cmdline(options(acs_paths=[PATH]), state("6.8.0")).args
+
+
+def test_what_is_kept_does_not_depend_on_what_is_found() -> None:
+    """Before the IOMMU is on, and after the kernel set most of it: the same rule, or every boot would change it."""
+    asked = options(acs_paths=[PATH], mode="passthrough")
+    off = pcie_space.bridge(enabled="0000000")
+    early = state("6.8.0", cmdline="ro", configs={"16_00_0": off, "18_00_0": off, "18_01_0": off})
+    late = state("6.8.0")
+    calls = [iommu.decide(asked, host).call.args for host in (early, late)]
+    assert calls[0] == calls[1]
 
 
 def test_lockdown_is_named_before_anything_is_done() -> None:
