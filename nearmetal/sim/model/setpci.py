@@ -59,7 +59,7 @@ def _one(state: State, address: str, word: str) -> Answer | None:
 def _write(state: State, address: str, at: int, match: re.Match[str]) -> Answer | None:
     """One of the registers that can be written, two bytes wide."""
     if state["boot"].get("lockdown", "none") != "none":
-        return 1, "", "setpci: pcilib: sysfs_write: write failed: Operation not permitted\n"
+        return 0, "", "setpci: pcilib: sysfs_write: write failed: Operation not permitted\n"
     if at not in WRITABLE:
         return None
     registers, name = state["registers"][address], WRITABLE[at]

@@ -89,7 +89,7 @@ def test_vpd() -> None:
 
 def test_open_vswitch() -> None:
     one, two, own = (f"{n}" * 8 for n in (1, 2, 3))
-    bridges = {"headings": ["name", "ports"], "data": [["br0", ["set", [["uuid", one], ["uuid", two], ["uuid", own]]]], ["br1", ["uuid", "9"]]]}
+    bridges = {"headings": ["name", "ports"], "data": [["br0", ["set", [["uuid", one], ["uuid", two], ["uuid", own]]]], ["br1", ["uuid", "9"]]]} # noqa: E501
     ports = {"headings": ["name", "tag", "_uuid"], "data": [
         ["bond0", ["set", []], ["uuid", one]], ["rep0", 7, ["uuid", two]], ["br0", ["set", []], ["uuid", own]]]}  # fmt: skip
     reader = Reader(snapshot(commands={
