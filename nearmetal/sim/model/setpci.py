@@ -27,13 +27,13 @@ def run(state: State, argv: list[str]) -> Answer | None:
     words = [word for word in argv[1:] if word != "-v"]
     if words[:1] != ["-s"] or len(words) < 3:
         return None
-    out = ""
+    out = err = ""
     for word in words[2:]:
         said = _one(state, words[1] if words[1].count(":") == 2 else "0000:" + words[1], word)
         if said is None or said[0]:
             return said
-        out += said[1]
-    return 0, out, ""
+        out, err = out + said[1], err + said[2]
+    return 0, out, err
 
 
 def _one(state: State, address: str, word: str) -> Answer | None:
