@@ -25,6 +25,7 @@ Answer = tuple[int, str, str]
 VARIABLE = "NEARMETAL_SIMULATED"
 """Set for programs that run on a simulated host: FOLDER:HOST."""
 
+PAYLOAD = str(Path(__file__).with_name("payload.py"))
 RESTART_S = 1.0
 """How long a host is gone when it restarts: long enough that a controller has to wait for it."""
 PROGRAM_S = 600.0
@@ -193,7 +194,11 @@ class Machine:
             self._save()
             self._held.close()
             try:
-                return self.process([sys.executable, str(copy), *words], b"", folder)
+                return self.process(
+                    [sys.executable, "-P", PAYLOAD, str(self.store.top / "compiled"), str(copy), *words],
+                    b"",
+                    folder,
+                )
             finally:
                 self._held.enter_context(self.store.lock(self.name))
                 self._load()

@@ -1,5 +1,6 @@
-"""Run an Ansible payload that comes on standard input: a program of its own, `python -P payload.py CACHE`.
+"""Run a program of a simulated host: `python -P payload.py CACHE [PROGRAM ARGUMENT...]`.
 
+PROGRAM is a zip archive or script; without one, an Ansible payload comes on standard input.
 Ansible's own part of the payload is not loaded from it, as the controller has that compiled already. All that is
 nearmetal's comes from the payload, as on a real host; what compiling it gave is kept in the folder CACHE for the next
 host, as the same payload comes many times.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import os
+import runpy
 import sys
 import zipimport
 from pathlib import Path
@@ -43,9 +45,13 @@ def remember(folder: Path) -> None:
 
 def main() -> None:
     """See the module."""
+    remember(Path(sys.argv[1]))
+    if sys.argv[2:]:
+        del sys.argv[:2]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return
     import ansible.module_utils.basic  # noqa: F401
 
-    remember(Path(sys.argv[1]))
     data = sys.stdin.buffer.read()
     del sys.argv[1:]
     exec(compile(data, "<payload>", "exec"), {"__name__": "__main__"})

@@ -9,11 +9,10 @@ import re
 import shlex
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from . import commands, probe
-from .machine import Machine
+from .machine import PAYLOAD, Machine
 
 Answer = tuple[int, str, str]
 
@@ -32,7 +31,6 @@ MODULES = (
 )
 """Modules that reach a host only through `Host`: these are let through."""
 
-PAYLOAD = str(Path(__file__).with_name("payload.py"))
 PREFIX = "ansible_collections.nearmetal.rack.plugins.modules."
 FQN = re.compile(r"\bmodule_fqn=(['\"])([\w.]+)\1")
 SUCCESS = re.compile(r"echo (BECOME-SUCCESS-\w+) ?; ?")

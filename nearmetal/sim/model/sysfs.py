@@ -110,7 +110,10 @@ def _vfs(found: Layer, state: State) -> None:
                 ("numa_node", f"{part.node}\n"),
                 ("local_cpulist", ranges(cpus_of(state["hw"], part.node)) + "\n"),
                 ("driver_override", (vf["override"] or "(null)") + "\n"),
-                ("enable", f"{int(bool(vf['in_use']) if vf['driver'] == 'vfio-pci' else bool(vf['driver']))}\n"),
+                (
+                    "enable",
+                    f"{int(bool(vf['in_use']) if vf['driver'] == 'vfio-pci' else bool(vf['driver']))}\n",
+                ),
             ):
                 found.file(f"{base}/{name}", text)
             found.file(f"{base}/config", lambda part=part: pciconfig.vf_config(part))  # type: ignore[misc]
