@@ -51,7 +51,7 @@ def status(rack: Rack) -> dict[str, Any]:
 @pytest.mark.parametrize("owner", OWNERS)
 def test_comes_back_after_a_restart(owner: str, tmp_path: Path) -> None:
     rack = Rack(tmp_path, owner=owner)
-    wanted = lag(pf(PF0, driver="vfio-pci"), pf(PF1, driver="vfio-pci"), mode="802.3ad")
+    wanted = lag(pf(PF0, driver="mlx5_core"), pf(PF1, driver="mlx5_core"), mode="802.3ad")
     done = confirmed(rack, wanted)
     assert done["changed"] and rack.fabric()["guard"]["armed"] is False
     assert left(rack, wanted) == []
@@ -60,7 +60,7 @@ def test_comes_back_after_a_restart(owner: str, tmp_path: Path) -> None:
     assert status(rack)["early"]["state"] == status(rack)["late"]["state"] == "ok"
     shown = rack.sim.show()
     assert shown["lag"]["state"] == "active" and shown["lag"]["type"] == "switchdev"
-    assert {vf["driver"] for vf in shown["vfs"]} == {"vfio-pci"}
+    assert {vf["driver"] for vf in shown["vfs"]} == {"mlx5_core"}
     assert shown["bonds"][0]["by"] == owner
     assert left(rack, wanted) == []
     (bond,) = rack.fabric()["bonds"]
@@ -85,7 +85,7 @@ def test_survives_a_rename_of_ports(owner: str, tmp_path: Path) -> None:
 def test_the_gate_holds(tmp_path: Path) -> None:
     """LAG stays away at boot: no VF is bound, the unit fails, kubelet does not start, and the reason is told."""
     rack = Rack(tmp_path)
-    wanted = lag(pf(PF0, driver="vfio-pci"), pf(PF1, driver="vfio-pci"), mode="802.3ad")
+    wanted = lag(pf(PF0, driver="mlx5_core"), pf(PF1, driver="mlx5_core"), mode="802.3ad")
     wanted["vf_lag"]["timeout"] = 1
     confirmed(rack, wanted)
     rack.sim.inject("lag-inactive")
