@@ -96,7 +96,7 @@ def _block(lines: List[_Line], at: int, indent: int) -> Tuple[Any, int]:
         return _list(lines, at, indent)
     if _KEY.match(lines[at].text):
         return _map(lines, at, indent)
-    return _scalar(lines[at].text, lines[at].number), at + 1
+    return _flow(lines[at].text, lines[at].number), at + 1
 
 
 def _is_item(text: str) -> bool:
