@@ -45,7 +45,8 @@ def test_lag_states_as_the_driver_writes_them(samples: Path) -> None:
     for word in ("active", "disabled", "roce", "switchdev", "multiport_eswitch"):
         assert word in text
     base = eswitch.LAG % BDF
-    host = snapshot({base + "/state": "disabled\n", base + "/members": BDF + "\n0000:03:00.1\n"}, errors={base + "/type": "Invalid argument"})  # noqa: E501
+    files = {base + "/state": "disabled\n", base + "/members": BDF + "\n0000:03:00.1\n"}
+    host = snapshot(files, errors={base + "/type": "Invalid argument"})
     reader = Reader(host)
     assert eswitch.observe_lag(reader, BDF) == {"state": "disabled", "type": None, "members": [BDF, "0000:03:00.1"]}
     assert reader.unread() == []  # EINVAL while inactive is no failure
@@ -89,7 +90,8 @@ def test_vpd() -> None:
 
 def test_open_vswitch() -> None:
     one, two, own = (f"{n}" * 8 for n in (1, 2, 3))
-    bridges = {"headings": ["name", "ports"], "data": [["br0", ["set", [["uuid", one], ["uuid", two], ["uuid", own]]]], ["br1", ["uuid", "9"]]]} # noqa: E501
+    members = ["set", [["uuid", one], ["uuid", two], ["uuid", own]]]
+    bridges = {"headings": ["name", "ports"], "data": [["br0", members], ["br1", ["uuid", "9"]]]}
     ports = {"headings": ["name", "tag", "_uuid"], "data": [
         ["bond0", ["set", []], ["uuid", one]], ["rep0", 7, ["uuid", two]], ["br0", ["set", []], ["uuid", own]]]}  # fmt: skip
     reader = Reader(snapshot(commands={
@@ -136,7 +138,7 @@ def test_a_host_without_commands_is_not_known_to_be_otherwise() -> None:
     """The probe of another capability: sysfs says what it can, and nothing reads as absent."""
     devices = [{"address": BDF, "driver": "mlx5_core", "netdev": "ens1", "vfs": (1, 8)},
                {"address": "0000:03:00.2", "driver": "vfio-pci", "physfn": BDF, "device": "0x101e"}]  # fmt: skip
-    host = build(devices=devices).snapshot()
+    host = build(devices=devices).host(live=True)
     found = observe(host)["fabric"]
     (one,) = found["pfs"]
     assert (one["netdev"], one["sriov_total"], one["sriov_vfs"], one["mtu"]) == ("ens1", 8, 1, 1500)
@@ -155,11 +157,10 @@ def test_a_host_without_cards_is_asked_nothing() -> None:
             return super().run(argv, timeout, stdin)
 
     asked: list[str] = []
-    tree = build()
-    plain = tree.snapshot()
+    plain = build().host(live=True)
     host: Host = Silent(plain.files, plain.links, plain.errors, plain.folders, live=True)
     assert observe(host)["fabric"]["pfs"] == []
-    assert [line for line in asked if not line.startswith(("systemctl is-active nearmetal-guard", "printenv"))] == []
+    assert [line for line in asked if not line.startswith(("systemctl is-active", "printenv"))] == []
 
 
 def test_a_failing_command_is_noted(tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def test_renamed_ports_are_the_same(tmp_path: Path) -> None:
     wanted = lag(forwarding={"type": "bridge", "name": "br0"})
     rack.run("vf_lag", wanted)
     serial = rack.fabric()["pfs"][2]["serial"]
-    rack.sim.inject("kernel-upgrade")
+    rack.sim.inject("ports-renamed")
     rack.sim.restart()
     assert rack.fabric()["pfs"][2]["netdev"] == "ens3f0np0"
     by_port = options(sriov_pfs=[pf(PF0), {"pf": {"serial": serial, "port": "p1"}, "vfs": 2}],
@@ -219,7 +220,7 @@ def test_vf_in_use(tmp_path: Path) -> None:
                 f"ip link set {names[1]} down", f"ip link set {names[1]} master bond7")  # fmt: skip
     (have,) = [p for p in rack.fabric()["pfs"] if p["address"] == OTHER]
     assert [vf["in_use"] for vf in have["vfs"]] == ["192.0.2.9/24", "bond7", ""]
-    (step,) = rack.choose("sriov", options(sriov_pfs=[pf(OTHER, 4)])).steps
+    step, _boot = rack.choose("sriov", options(sriov_pfs=[pf(OTHER, 4)])).steps
     assert "VF 0 is used by 192.0.2.9/24; VF 1 is used by bond7" in step.reason and step.disruption == "traffic"
 
 
@@ -229,7 +230,7 @@ def test_a_guest_that_holds_a_vf_is_seen(tmp_path: Path) -> None:
     rack.sim.inject("vf-in-use=" + rack.sim.vf(OTHER, 1)["address"])
     (have,) = [p for p in rack.fabric()["pfs"] if p["address"] == OTHER]
     assert [vf["in_use"] for vf in have["vfs"]] == ["", "a guest that has it open"]
-    (step,) = rack.choose("sriov", options(sriov_pfs=[pf(OTHER, 3)])).steps
+    step, _boot = rack.choose("sriov", options(sriov_pfs=[pf(OTHER, 3)])).steps
     assert step.disruption == "drain" and "VF 1 is used by a guest that has it open" in step.reason
     with pytest.raises(IntentError, match="VF 1 of ens5 .* is held: a guest that has it open would lose it"):
         rack.run("sriov", options(sriov_pfs=[pf(OTHER, 3)]))
