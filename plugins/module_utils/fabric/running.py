@@ -12,8 +12,9 @@ from ..diffs import diffs
 from ..host import Host, HostError, Refused
 from ..model import IntentError
 from ..state import Fabric, State
-from .apply import Do, Doer, converge, execute
+from .apply import Do, converge, execute
 from .decide import Choice, choose
+from .doer import Doer
 from .host_checks import held
 from .shapes import Desired, Op
 

@@ -9,7 +9,8 @@ import json
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from ..fabric.apply import Doer, execute
+from ..fabric.apply import execute
+from ..fabric.doer import Doer
 from ..fabric.explain import lag_faults
 from ..fabric.plan import LAG_TYPE, plan
 from ..fabric.shapes import EARLY, EXTERNAL, LATE, PLAIN, Desired, DesiredBond, FabricError, Op

@@ -15,7 +15,8 @@ import secrets
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ..fabric.apply import Doer, converge, execute
+from ..fabric.apply import converge, execute
+from ..fabric.doer import Doer
 from ..fabric.plan import plan
 from ..fabric.restore import former
 from ..fabric.shapes import Desired, FabricError, from_json, to_json

@@ -14,7 +14,7 @@ import json
 import sys
 from typing import Iterator, List, Sequence
 
-from ..fabric.apply import DEVICES, NET, Doer
+from ..fabric.doer import DEVICES, NET, Doer
 from ..fabric.shapes import FabricError
 from ..host import Host, HostError, tree
 from . import bootrun, guard, units

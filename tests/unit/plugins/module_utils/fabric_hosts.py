@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.nearmetal.rack.plugins.module_utils.fabric import apply, decide, running
+from ansible_collections.nearmetal.rack.plugins.module_utils.fabric import decide, doer, running
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.intent import read_intent
 from simulated import PF0, PF1, Sim
@@ -54,12 +54,12 @@ class Rack:
     def choose(self, capability: str, wanted: dict[str, Any]) -> decide.Choice:
         return decide.choose(capability, wanted, self.state())
 
-    def doer(self) -> apply.Doer:
+    def doer(self) -> doer.Doer:
         def progress(text: str) -> None:
             self.before()
             self.log.append(text)
 
-        return apply.Doer(self.host, progress, sleep=self.sim.advance, clock=lambda: self.sim.machine.state["now"])
+        return doer.Doer(self.host, progress, sleep=self.sim.advance, clock=lambda: self.sim.machine.state["now"])
 
     def run(self, capability: str, wanted: dict[str, Any], check: bool = False) -> dict[str, Any]:
         """What the module does, called as the planner calls it."""
