@@ -300,7 +300,8 @@ FOREIGN = {
         "/etc/sysconfig/network-scripts/ifcfg-p1": f"TYPE=Ethernet\nHWADDR={MAC1.upper()}\nMASTER=bond0\nSLAVE=yes\n",
     },
     "ifupdown": {
-        "/etc/network/interfaces": "auto lo\niface lo inet loopback\nauto bond0\niface bond0 inet manual\n  bond-slaves ens3f0np0 ens3f1np1\n"
+        "/etc/network/interfaces": "auto lo\niface lo inet loopback\nauto bond0\niface bond0 inet manual\n"
+        "  bond-slaves ens3f0np0 ens3f1np1\n"
         "  bond_mode 802.3ad\n  bond-lacp-rate 1\n  bond-xmit-hash-policy layer3+4\n",
     },
     NETPLAN: {
@@ -333,8 +334,8 @@ def test_what_somebody_configured_otherwise_is_refused(owner: str) -> None:
         ("/etc/systemd/network/10-lan.network", "[Match]\nName=ens3f0np0\n[Network]\nDHCP=yes\n", NETWORKD, "by itself (DHCP)"),
         ("/etc/systemd/network/01-all.network", "[Match]\nName=ens*\n[Network]\nDHCP=yes\n", NETWORKD, "by itself (DHCP)"),
         ("/etc/systemd/network/10-lan.network", "[Match]\nPath=pci-0000:08:00.0\n[Network]\nBond=bond9\n", NETWORKD, "into bond9"),
-        ("/etc/NetworkManager/system-connections/x", f"[connection]\ntype=ethernet\n[ethernet]\nmac-address={MAC0}\n[ipv4]\nmethod=auto\n",
-         NM, "by itself (DHCP)"),
+        ("/etc/NetworkManager/system-connections/x",
+         f"[connection]\ntype=ethernet\n[ethernet]\nmac-address={MAC0}\n[ipv4]\nmethod=auto\n", NM, "by itself (DHCP)"),
         ("/etc/sysconfig/network-scripts/ifcfg-x", "DEVICE=ens3f0np0\nIPADDR=192.0.2.7\nPREFIX=24\n", NM, "(192.0.2.7/24)"),
         ("/etc/network/interfaces", "auto ens3f0np0\niface ens3f0np0 inet dhcp\nsource /etc/network/interfaces.d/*\n", "ifupdown",
          "by itself (DHCP)"),

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.shapes import Desired, DesiredBond, DesiredPf
+from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.shapes import (
+    Desired,
+    DesiredBond,
+    DesiredPf,
+)
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot import bootfile, program, units
 
 TOP = Path(__file__).resolve().parents[4]

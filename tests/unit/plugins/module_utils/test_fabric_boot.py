@@ -144,7 +144,8 @@ def test_undo_leaves_nothing(owner: str, tmp_path: Path) -> None:
 
 def test_two_roles_keep_each_other(tmp_path: Path) -> None:
     rack = Rack(tmp_path)
-    wanted = options(sriov_pfs=[pf(PF0), pf(PF1), pf(OTHER, 3)], vf_lag_bonds=[{"name": "bond0", "pfs": [{"address": PF0}, {"address": PF1}]}])
+    bond = {"name": "bond0", "pfs": [{"address": PF0}, {"address": PF1}]}
+    wanted = options(sriov_pfs=[pf(PF0), pf(PF1), pf(OTHER, 3)], vf_lag_bonds=[bond])
     confirmed(rack, wanted, "sriov")
     confirmed(rack, wanted, "vf_lag")
     assert left(rack, wanted, "sriov") == left(rack, wanted, "vf_lag") == []

@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 PLAIN = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_.-]{0,8}", fullmatch=True)
-SCALARS = st.one_of(PLAIN, st.integers(-9, 99999), st.booleans(), st.none(), st.sampled_from(["a b", "10.0.0.1/24", "fe80::1/64", "#x", "it's"]))
-VALUES = st.recursive(SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(PLAIN, inner, max_size=3)), max_leaves=12)
+WORDS = st.sampled_from(["a b", "10.0.0.1/24", "fe80::1/64", "#x", "it's"])
+SCALARS = st.one_of(PLAIN, st.integers(-9, 99999), st.booleans(), st.none(), WORDS)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(PLAIN, inner, max_size=3)), max_leaves=12
+)
 
 
 def plain(value: Any) -> Any:
