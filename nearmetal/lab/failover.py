@@ -116,14 +116,17 @@ def keep(result: dict[str, Any], label: str, stand_in: str = "") -> Path:
     return path
 
 
-def measure(rack: Rack, sender: str, receiver: str, address: str, cards: Sequence[str]) -> dict[str, Any]:
+def measure(
+    rack: Rack, sender: str, receiver: str, address: str, cards: Sequence[str], within: Sequence[str] = ()
+) -> dict[str, Any]:
     """Cut and restore each card of the sender in turn, and say what it cost; a plain document.
 
-    Raises NearmetalError where nothing is answered even before the first cut.
+    within: words before what is run on the nodes, such as those that enter a network namespace. Raises NearmetalError
+    where nothing is answered even before the first cut.
     """
     seconds = SETTLE_S * (2 * len(cards) + 1)
-    with _echo(rack, receiver, address):
-        words = ["python3", "-c", SEND, address, str(PORT), str(seconds), str(INTERVAL_S)]
+    with _echo(rack, receiver, address, within):
+        words = [*within, "python3", "-c", SEND, address, str(PORT), str(seconds), str(INTERVAL_S)]
         child = subprocess.Popen(rack.ssh_argv(sender, [shlex.join(words)]), stdin=subprocess.DEVNULL, text=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
         try:
@@ -170,9 +173,9 @@ def _cut_in_turn(rack: Rack, node: str, cards: Sequence[str], child: subprocess.
 
 
 @contextlib.contextmanager
-def _echo(rack: Rack, node: str, address: str) -> Iterator[None]:
+def _echo(rack: Rack, node: str, address: str, within: Sequence[str]) -> Iterator[None]:
     """Answer packets on a node for the while."""
-    words = shlex.join(["python3", "-c", ECHO, address, str(PORT)])
+    words = shlex.join([*within, "python3", "-c", ECHO, address, str(PORT)])
     child = subprocess.Popen(rack.ssh_argv(node, [f"timeout 120 {words}"]), stdin=subprocess.DEVNULL, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     try:
