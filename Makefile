@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.cache/collections
 TIERS := .venv/bin/python scripts/tiers.py
 
-.PHONY: help setup setup-python demo test test-unit test-integration test-sanity test-packaging test-report test-rack \
+.PHONY: help setup setup-python demo test test-unit test-simulated test-integration test-sanity test-packaging test-report test-rack \
 	test-molecule lint wheel clean
 
 help: ## This list
@@ -26,6 +26,9 @@ test: setup ## All tests, then a table of what ran, how long, with which result
 
 test-unit: setup-python ## Pure code and captured trees (under a minute)
 	@$(TIERS) unit
+
+test-simulated: setup-python ## The fabric on modelled hosts, by properties
+	@$(TIERS) simulated
 
 test-integration: setup-python ## The command line over Ansible, on trees
 	@$(TIERS) integration

@@ -121,7 +121,8 @@ def wait_for_another_boot(rack: Rack, node: str, before: str) -> None:
     """Until another boot answers and our unit has ended its work in it."""
     end = time.monotonic() + 300
     while time.monotonic() < end:
-        if rack.answers(node, 30) and rack.ssh(node, BOOT_ID) != before:
+        said = rack.run("lab", "ssh", "--name", rack.name, node, "--", BOOT_ID) if rack.answers(node, 30) else None
+        if said and said.code == 0 and said.out.strip() != before:  # it may go down between the two
             break
         time.sleep(2)
     else:

@@ -19,6 +19,8 @@ from nearmetal.report.fabric_layout import FONT, LINE, PAD, Box, Layout, layout,
 from nearmetal.report.fabric_svg import FEWER, WIDTHS, drawing, svg
 from nearmetal.views import show_state
 
+pytestmark = pytest.mark.simulated
+
 NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=40)
 SVG = "{http://www.w3.org/2000/svg}"
 

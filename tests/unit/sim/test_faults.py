@@ -12,6 +12,8 @@ from nearmetal.sim.faults import FAULTS
 from nearmetal.sim.model.errors import Killed, PowerLoss
 from nearmetal.sim.store import SimError
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 def sim(tmp_path: Path) -> Sim:

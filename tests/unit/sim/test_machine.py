@@ -18,6 +18,8 @@ from nearmetal.sim import probe, remote, sandbox
 from nearmetal.sim.machine import Machine
 from nearmetal.sim.store import SimError, Store
 
+pytestmark = pytest.mark.simulated
+
 COMMANDS = (
     *fabric.COMMANDS,
     ("mstconfig", "-d", "{mlx5}", "-e", "q"),

@@ -18,6 +18,8 @@ from ansible_collections.nearmetal.rack.plugins.modules import gpu_passthrough a
 from ansible_collections.nearmetal.rack.plugins.modules import pcie_settings as pcie_module
 from simulated import Sim
 
+pytestmark = pytest.mark.simulated
+
 CAPABILITIES = {
     "iommu": iommu,
     "kernel_args": kernel_args,

@@ -11,6 +11,8 @@ from simulated import DEVICES, DRIVERS, NET0, NET1, OTHER, PF0, PF1, Sim
 
 from nearmetal.sim.rules import RULES
 
+pytestmark = pytest.mark.simulated
+
 DEBUG = f"/sys/kernel/debug/mlx5/{PF0}/lag"
 
 

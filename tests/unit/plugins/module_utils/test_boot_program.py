@@ -19,6 +19,8 @@ from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.shapes impor
 )
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot import bootfile, program, units
 
+pytestmark = pytest.mark.simulated
+
 TOP = Path(__file__).resolve().parents[4]
 SOURCES = TOP / "plugins" / "module_utils"
 PF0, PF1 = "0000:08:00.0", "0000:08:00.1"

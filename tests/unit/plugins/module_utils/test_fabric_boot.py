@@ -16,6 +16,8 @@ from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document im
 from fabric_hosts import Rack, lag, options, pf
 from simulated import OTHER, PF0, PF1
 
+pytestmark = pytest.mark.simulated
+
 OWNERS = ["networkd", "NetworkManager", "ifupdown", "netplan"]
 PYZ = " ".join(program.argv())
 

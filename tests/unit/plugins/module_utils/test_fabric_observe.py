@@ -17,6 +17,8 @@ from fabric_hosts import Rack, lag, options, pf
 from simulated import OTHER, PF0, PF1
 from trees import build
 
+pytestmark = pytest.mark.simulated
+
 BDF = "0000:03:00.0"
 
 

@@ -17,6 +17,8 @@ from ansible_collections.nearmetal.rack.plugins.module_utils.host import HostErr
 from fabric_hosts import Rack, lag, options, pf
 from simulated import NET0, NET1, OTHER, PF0, PF1
 
+pytestmark = pytest.mark.simulated
+
 IGB = "0000:02:00.1"
 
 

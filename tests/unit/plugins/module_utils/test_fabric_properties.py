@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric import apply
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.plan import plan
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.shapes import (
@@ -22,6 +23,8 @@ from fabric_hosts import Rack, lag, options, pf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulated import DEVICES, DRIVERS, NET0, NET1, PF0, PF1
+
+pytestmark = pytest.mark.simulated
 
 CARD = "0000:17:00"
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
