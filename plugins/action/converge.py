@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
             text = " ".join((said["stderr"] or said["stdout"]).split())
             if said["rc"] == 255:  # of ssh
                 raise ConnectionError(text[:300])
-            return guarding.Answer(said["rc"], text)
+            return guarding.Answer(said["rc"], text.removeprefix("nearmetal: "))
 
         return guarding.confirm(float(guard["seconds"]), ask, time.monotonic, time.sleep)
 

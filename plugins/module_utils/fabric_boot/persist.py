@@ -85,19 +85,25 @@ def steps(role: str, want: Wanted) -> List[Step]:
     """As the plan shows it. Nothing that runs is disturbed."""
     if not want:
         return []
-    names = sorted(want.changes)
-    new = [path for path in names if want.changes[path] is not None]
     said = []
-    if new:
-        said.append("written: %s" % ", ".join(new))
-    if len(new) < len(names):
-        said.append("removed: %s" % ", ".join(path for path in names if want.changes[path] is None))
+    for verb, there in (("written", True), ("removed", False)):
+        paths = [path for path in sorted(want.changes) if (want.changes[path] is not None) == there]
+        said += ["%s: %s" % (verb, ", ".join(_grouped(paths)))] if paths else []
     if want.enable:
-        said.append("units enabled: %s" % ", ".join(units.NAMES))
+        said.append("the units are enabled")
     made = ["%s is made at boot by %s: %s" % (name, c.owner or "the boot units", c.foreign or c.why)
             for name, c in sorted(want.choices.items()) if c.why]  # fmt: skip
     after = "gone" if want.absent else "at boot as now"
     return [Step(role, "boot", "not as wanted", after, "; ".join(said + made), "none", "the files, read again")]
+
+
+def _grouped(paths: List[str]) -> List[str]:
+    """Files of an owner are many: how many and where; the diff has them all."""
+    found: Dict[str, List[str]] = {}
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        found.setdefault(folder if owners.owner_of(path) or folder == units.FOLDER else path, []).append(path)
+    return ["%d files in %s" % (len(group), key) if len(group) > 1 else group[0] for key, group in found.items()]
 
 
 def shown(want: Wanted) -> Dict[str, Optional[str]]:

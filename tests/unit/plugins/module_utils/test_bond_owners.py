@@ -88,7 +88,7 @@ Address=2001:db8::4/64
 def test_networkd() -> None:
     made = own_networkd.render(view(addresses=("192.0.2.4/24", "2001:db8::4/64")))
     folder = "/etc/systemd/network/05-nearmetal-bond0"
-    ports = [f"{folder}-0000-08-00.{n}.network" for n in (0, 1)]
+    ports = [f"{folder}-{port}.network" for port in ("0000-08-00.0", "0000-08-00.1")]
     assert sorted(made) == [*ports, f"{folder}.netdev", f"{folder}.network"]
     assert made[f"{folder}.netdev"] == (NETWORKD_NETDEV, 0o644)
     assert made[f"{folder}.network"][0] == NETWORKD_NETWORK
