@@ -52,7 +52,7 @@ def vfs_bound_early(view: View) -> Iterator[Hit]:
         if not all(switchdev(pf) for pf in bond.pfs):
             continue  # legacy mode explains it, whatever is bound
         what = "; ".join("%s of %s" % (counted(vfs), label(pf)) for pf, vfs in bound)
-        one = sum(len(vfs) for _, vfs in bound) == 1
+        one = sum(len(vfs) for _pf, vfs in bound) == 1
         if state == "active":
             said = "%s bound before LAG became active: type is %s, not switchdev" % (
                 "was" if one else "were",
@@ -60,7 +60,7 @@ def vfs_bound_early(view: View) -> Iterator[Hit]:
             )
         else:
             said = "%s bound while LAG is %s" % ("is" if one else "are", state)
-        where = tuple(vf["address"] for _, vfs in bound for vf in vfs)
+        where = tuple(vf["address"] for _pf, vfs in bound for vf in vfs)
         yield Hit("%s %s" % (what, said), at(bond) + where)
 
 
@@ -154,7 +154,7 @@ def eswitch_mixed(view: View) -> Iterator[Hit]:
     """Ports of one bond in different eswitch modes."""
     for bond in view.lags:
         modes = [(label(pf), (pf.get("eswitch") or {}).get("mode")) for pf in bond.pfs]
-        if len({said for _, said in modes if said}) > 1:
+        if len({said for _first, said in modes if said}) > 1:
             yield Hit(
                 "%s: %s" % (bond.name, ", ".join("%s is %s" % (n, said or "not known") for n, said in modes)),
                 at(bond),

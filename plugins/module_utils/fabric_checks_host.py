@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from .fabric_checks import Hit, at
 from .fabric_view import Bond, Part, View, bridge_of_vf, counted, label, number, ports_of, switchdev
@@ -23,7 +23,7 @@ OTHER_OWNERS = (
 _NP = re.compile(r"^(.*\D\d*)np\d+$")
 
 
-def _bond_of(view: View, pf: Part) -> "Bond | None":
+def _bond_of(view: View, pf: Part) -> Optional[Bond]:
     return next((bond for bond in view.bonds if any(own is pf for own in bond.pfs)), None)
 
 

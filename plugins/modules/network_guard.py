@@ -106,10 +106,13 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.shapes import FabricError
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot import guard
-from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot import main as program  # noqa: F401
+from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot import main as program
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot.guardnote import read_note
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot.look import look
 from ansible_collections.nearmetal.rack.plugins.module_utils.host import Host, HostError, Refused, tree
+
+CARRIED = (program,)
+"""What is imported travels with the module: the program that it builds."""
 
 
 def converge(host: Host, params: Dict[str, Any], check: bool) -> Dict[str, Any]:

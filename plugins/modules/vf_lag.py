@@ -292,13 +292,16 @@ operations:
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.nearmetal.rack.plugins.module_utils.capabilities import vf_lag as capability  # noqa: F401
+from ansible_collections.nearmetal.rack.plugins.module_utils.capabilities import vf_lag as capability
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.options import VF_LAG_OPTIONS
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric.running import carry_out
 from ansible_collections.nearmetal.rack.plugins.module_utils.fabric_boot.hooks import hooks
 from ansible_collections.nearmetal.rack.plugins.module_utils.host import Host, HostError, tree
 from ansible_collections.nearmetal.rack.plugins.module_utils.model import IntentError
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
+
+CARRIED = (capability,)
+"""What is imported travels with the module: the capability, whose observers then run."""
 
 
 def converge(host: Host, params: Dict[str, Any], check: bool) -> Dict[str, Any]:

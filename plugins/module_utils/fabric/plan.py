@@ -208,7 +208,8 @@ class _Group:
 
     def _bond(self, relag: bool) -> None:
         bond, draft = self.bond, self.draft
-        assert bond is not None
+        if bond is None:
+            raise AssertionError("only called where there is a bond")
         have = draft.bonds.get(bond.name)
         options = _options(bond)
         if have is None:
@@ -253,7 +254,8 @@ class _Group:
 
     def _gate(self) -> None:
         bond = self.bond
-        assert bond is not None
+        if bond is None:
+            raise AssertionError("only called where there is a bond")
         wanted = LAG_TYPE[bond.kind]
         value = {"pfs": list(bond.pfs), "type": wanted, "timeout": self.desired.lag_timeout}
         self.draft.add("gate", bond.name, value, "wait until the LAG of %s is active and of type %s" % (bond.name, wanted))

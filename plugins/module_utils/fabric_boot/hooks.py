@@ -12,8 +12,11 @@ from ..fabric.shapes import Desired
 from ..host import Host, HostError
 from ..state import Fabric
 from . import guard, persist
-from . import main as program_main  # noqa: F401  so that every module carries what the program is built from
+from . import main as program_main
 from .look import look
+
+CARRIED = (program_main,)
+"""Every module carries what the boot program is built from."""
 
 WORK_S = 300
 """Beside the controller's seconds: until the operations are done, with their waits for LAG and devices."""

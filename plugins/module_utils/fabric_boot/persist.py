@@ -197,7 +197,6 @@ def _run(host: Host, *argv: str) -> None:
         raise HostError(" ".join(argv), text or "exit status %d" % said.rc)
 
 
-
 def generators(touched: List[str]) -> List[List[str]]:
     """What has to run before the network at boot so that files put back count: netplan's generator ran already."""
     return [["netplan", "generate"]] if NETPLAN in touched else []
