@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.nearmetal.rack.plugins.module_utils.secrets import hide
+
 KINDS = ("serials", "macs", "addresses", "uuids", "hostnames", "secrets")
 
 _HEX = "[0-9a-fA-F]"
@@ -56,6 +58,8 @@ class Scrubber:
         """The content of a file."""
         if "hostnames" in self.kinds and path in HOSTNAME_FILES:
             return "host\n"
+        if "secrets" in self.kinds:
+            text = hide(path, text)
         if path in VERSIONS:
             return BUILDER.sub("(builder@host)", text) if "hostnames" in self.kinds else text
         return self.line(text)

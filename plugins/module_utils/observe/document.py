@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from typing import Dict, Tuple
 
-from .. import bootloader, capabilities
+from .. import bootloader, capabilities, secrets
 from ..host import Host, HostError
 from ..state import SCHEMA, Boot, State
 from .confinement import contents, observe_confinement
@@ -91,7 +91,8 @@ def _files(reader: Reader) -> Dict[str, str]:
     """Contents of what the capabilities want read; /sys/fs/cgroup has its place in `confinement`."""
     owned, wanted = _capabilities()
     patterns = dict.fromkeys(p for p in (*owned, *wanted) if not p.startswith("/sys/fs/cgroup/"))
-    return contents(reader, [path for pattern in patterns for path in reader.glob(pattern)])
+    found = contents(reader, [path for pattern in patterns for path in reader.glob(pattern)])
+    return {path: secrets.hide(path, text) for path, text in found.items()}
 
 
 def _boot(reader: Reader) -> Boot:
