@@ -88,3 +88,35 @@ def test_the_controller_dies(place: Place) -> None:
     place.run("sim", "inject", "h", "clear")
     assert place.on("plan")[0] == 2
     assert place.on("apply", "--yes")[0] == 0
+
+
+PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - nearmetal.rack.network_guard: {state: armed, seconds: 60}
+      register: armed
+    - ansible.builtin.meta: reset_connection
+    - nearmetal.rack.network_guard: {state: armed, seconds: 60}
+      register: second
+      failed_when: "'another guard is armed' not in second.msg"
+    - nearmetal.rack.network_guard: {state: confirmed, token: "{{ armed.guard.token }}"}
+    - nearmetal.rack.network_guard: {state: confirmed, token: "{{ armed.guard.token }}"}
+      register: again
+      failed_when: "'no guard with this token' not in again.msg"
+    - nearmetal.rack.network_guard: {state: absent}
+      register: nothing
+      failed_when: nothing is changed
+    - nearmetal.rack.network_guard: {state: armed, seconds: 60}
+    - nearmetal.rack.network_guard: {state: restored}
+      register: back
+      failed_when: back is not changed
+"""
+
+
+def test_the_module(place: Place) -> None:
+    play = place.inventory.with_name("play.yml")
+    play.write_text(PLAY)
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(place.inventory), str(play)]
+    done = subprocess.run(argv, env=place.env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
