@@ -127,3 +127,27 @@ def test_the_command_line_of_the_simulator(rack: Rack) -> None:
     assert rack.show("s1")["boots"] == boots + 2
     assert rack.nearmetal("sim", "reset", "s1")[0] == 0
     assert rack.show("s1")["variant"]["owner"] == "netplan"
+
+
+def test_the_whole_fabric_of_the_simulated_rack(rack: Rack) -> None:
+    """Two hosts of the inventory that is shipped: firmware, reboot, VFs, VF LAG, bridge or Open vSwitch; then nothing to do."""
+    names = ("sim-a01", "sim-b01")
+    rack.inventory = TOP / "inventories" / "simulated_rack"
+    for name in names:
+        assert rack.nearmetal("sim", "reset", name)[0] == 0
+    code, text = rack.on("apply", "--yes", "-l", ",".join(names))
+    assert code == 0, text
+    for name, mode in zip(names, ("802.3ad", "active-backup"), strict=True):
+        shown = rack.show(name)
+        assert shown["lag"]["state"] == "active" and shown["lag"]["type"] == "switchdev"
+        assert [bond["mode"] for bond in shown["bonds"]] == [mode]
+        assert sorted({vf["driver"] for vf in shown["vfs"]}) == ["mlx5_core", "vfio-pci"]
+        assert len(shown["vfs"]) == 20
+        assert shown["boots"] == 2
+    code, text = rack.on("apply", "--yes", "-l", ",".join(names))
+    assert code == 0 and "0 modules run" in text, text
+    rack.nearmetal("sim", "inject", names[0], "vfs-removed")
+    assert rack.on("drift", "-l", ",".join(names))[0] == 2
+    code, text = rack.on("apply", "--yes", "-l", ",".join(names))
+    assert code == 0, text
+    assert rack.show(names[0])["lag"]["type"] == "switchdev" and rack.show(names[0])["boots"] == 2
