@@ -92,7 +92,8 @@ def test_make_target_exists(words: list[str]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_parts_of_the_collection_exist(page: Path) -> None:
-    there = {p.stem for folder in ("playbooks", "plugins/modules", "plugins/action", "plugins/callback")
+    there = {p.stem for folder in ("playbooks", "plugins/modules", "plugins/action", "plugins/callback",
+                                                 "plugins/connection")
              for p in (TOP / folder).glob("*.*")} | {p.name for p in (TOP / "roles").iterdir()}
     named = set(COLLECTION.findall(page.read_text(encoding="utf-8")))
     assert named <= there
