@@ -71,7 +71,7 @@ def carry_out(
     armed = {"guard": hooks.finish(host, guards[0]) if hooks.finish is not None else guards[0]} if guards else {}
     return {
         **armed,
-        "changed": bool(chosen.ops) or bool(changed),
+        "changed": bool(chosen.ops) or bool(changed) or hooks.persist is not None and bool(chosen.steps),
         "steps": [asdict(step) for step in chosen.steps],
         "operations": [op.as_dict() for op in done],
         "pfs": [pf for pf in state["fabric"]["pfs"] if pf["address"] in addresses],

@@ -38,7 +38,7 @@ def hooks(role: str) -> Hooks:
         want = persist.wanted(role, desired, fabric)
         if not check:
             persist.write(host, want, fabric["managers"]["renderer"])
-            if want and not want.absent:
+            if want and not want.absent and want.last:
                 persist.start(host)
         return persist.shown(want)
 

@@ -24,6 +24,7 @@ Files = Dict[str, Tuple[str, int]]
 class Wanted(NamedTuple):
     """changes: {path: (text, mode), or None to remove}. touched: owners whose files differ. enable: links are missing.
 
+    failed: a unit failed at boot, and others wait for it. last: no other role's part is brought about after this one.
     absent: program and units are not needed any more. choices: who makes each bond, with the evidence.
     """
 
@@ -33,9 +34,11 @@ class Wanted(NamedTuple):
     absent: bool
     choices: Dict[str, owners.Choice]
     problems: List[Problem]
+    failed: bool = False
+    last: bool = True
 
     def __bool__(self) -> bool:
-        return bool(self.changes) or self.enable
+        return bool(self.changes) or self.enable or self.failed
 
 
 def wanted(role: str, desired: Desired, fabric: Fabric) -> Wanted:
@@ -61,7 +64,10 @@ def wanted(role: str, desired: Desired, fabric: Fabric) -> Wanted:
         if own.get(path) != (value[0] if value else None):
             changes[path] = value
     enable = bool(text) and any(link not in own for link in units.LINKS)
-    return Wanted(changes, touched, enable, not text, choices, found)
+    # The units bring about all parts: where the bonds' part is still to be done, starting them now would fail.
+    last = role == "vf_lag" or not parts.get("vf_lag", Desired()).bonds
+    failed = bool(text) and last and "failed" in fabric["units"].values()
+    return Wanted(changes, touched, enable, not text, choices, found, failed, last)
 
 
 def _network(
@@ -91,6 +97,8 @@ def steps(role: str, want: Wanted) -> List[Step]:
         said += ["%s: %s" % (verb, ", ".join(_grouped(paths)))] if paths else []
     if want.enable:
         said.append("the units are enabled")
+    if want.failed:
+        said.append("the units that failed are started again")
     made = ["%s is made at boot by %s: %s" % (name, c.owner or "the boot units", c.foreign or c.why)
             for name, c in sorted(want.choices.items()) if c.why]  # fmt: skip
     after = "gone" if want.absent else "at boot as now"

@@ -39,7 +39,7 @@ def fabric(files: dict[str, str], *running: str, commands: bool = True) -> Any:
     pfs = [
         {"address": PF0, "netdev": "ens3f0np0", "mac": MAC0}, {"address": PF1, "netdev": "ens3f1np1", "mac": MAC1},
     ]  # fmt: skip
-    return {"pfs": pfs, "managers": observe_managers(Reader(host))}
+    return {"pfs": pfs, "units": {}, "managers": observe_managers(Reader(host))}
 
 
 def choose(files: dict[str, str], *running: str, **more: Any) -> owners.Choice:

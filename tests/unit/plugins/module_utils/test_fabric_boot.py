@@ -100,8 +100,20 @@ def test_the_gate_holds(tmp_path: Path) -> None:
     assert told["state"] == "failed" and "no VF was bound" in told["error"] and "LAG" in told["error"]
     assert not rack.host.exists(units.READY)
     rack.sim.inject("clear")
-    rack.sim.run(f"systemctl start {units.LATE}")
+    assert any("started again" in text for text in left(rack, wanted))
+    assert confirmed(rack, wanted)["changed"]
     assert status(rack)["late"]["state"] == "ok" and left(rack, wanted) == []
+    assert rack.fabric()["units"] == {units.EARLY: "active", units.LATE: "active"}
+
+
+def test_units_that_somebody_disabled(tmp_path: Path) -> None:
+    rack = Rack(tmp_path)
+    confirmed(rack, lag())
+    rack.sim.ok(f"systemctl disable {units.LATE}")
+    assert any("units are enabled" in text for text in left(rack, lag()))
+    done = confirmed(rack, lag())
+    assert done["changed"] and done["operations"] == [] and "guard" not in done
+    assert left(rack, lag()) == [] and confirmed(rack, lag())["changed"] is False
 
 
 def test_the_owner_did_not_make_the_bond(tmp_path: Path) -> None:
