@@ -161,9 +161,9 @@ TIERS = {
     "lint": Tier("sources: style, types, roles, documentation", checks(lint_commands), 10),
     "sanity": Tier("ansible-test sanity", checks(
         lambda: [("ansible-test sanity", [sys.executable, "scripts/sanity.py"])]), 20),
-    "unit": Tier("pure code, captured trees", pytest("tests/unit", "-n", "auto", "-m", "not simulated"), 10),
+    "unit": Tier("pure code, captured trees", pytest("tests/unit", "-n", "auto", "-m", "not simulated"), 15),
     "simulated": Tier("the fabric on modelled hosts, by properties", pytest("tests/unit", "-n", "auto", "-m", "simulated"), 30),
-    "integration": Tier("the command line over Ansible, on trees", pytest("tests/integration"), 10),
+    "integration": Tier("the command line over Ansible, on trees", pytest("tests/integration"), 20),
     "packaging": Tier("wheel in a clean environment, README", pytest("tests/packaging"), 10),
     "report": Tier("the report in a browser", pytest("tests/report"), 10),
     "rack": Tier("the whole loop on the virtual rack", pytest("tests/rack"), 60),
