@@ -68,7 +68,7 @@ def provide_pip(home: Path, python_version: str) -> None:
     version = get_venv_packages(VirtualPythonConfig(version=python_version))["pip"]
     cache = home / ".ansible" / "test" / "cache"
     cache.mkdir(parents=True, exist_ok=True)
-    uv = shutil.which("uv") or str((TOP / ".cache" / "uv").resolve())
+    uv = str((TOP / ".cache" / "uv").resolve())  # the one that setup found to work: one on PATH may be a mere shim
     network = {key: value for key, value in os.environ.items() if key.upper().startswith(NETWORK)}
     script = cache / f"get_pip_{version.replace('.', '_')}.py"
     script.write_text(PIP_FROM_UV.format(uv=uv, network=network), encoding="utf-8")

@@ -113,7 +113,7 @@ python) setup_python ;;
 system) scripts/system-packages.sh rack browser ;;
 all)
     needed=(rack browser)
-    command -v uv >/dev/null || [ -x .cache/uv-venv/bin/uv ] || any_python_with_venv >/dev/null || needed+=(python)
+    uv --version >/dev/null 2>&1 || [ -x .cache/uv-venv/bin/uv ] || any_python_with_venv >/dev/null || needed+=(python)
     scripts/system-packages.sh "${needed[@]}"
     setup_python
     setup_browser
