@@ -58,7 +58,8 @@ LENOVO: Fixture = {
 SUPERMICRO: Fixture = {
     "Hyper_Threading_ALL__F27F": ("Enable", EN_DIS), "IntelVirtualizationTechnology_3C6F": ("Enable", EN_DIS),
     "IntelVTforDirectedI_O_VT_d__1E32": ("Enable", EN_DIS), "SR_IOVSupport_0047": ("Enabled", ON_OFF),
-    "PCIeACSCTL_1E3C": ("Disable", EN_DIS), "Above4GDecoding_0041": ("Enabled", ON_OFF), "Re_SizeBARSupport_0049": ("Disabled", ON_OFF),
+    "PCIeACSCTL_1E3C": ("Disable", EN_DIS), "Above4GDecoding_0041": ("Enabled", ON_OFF),
+    "Re_SizeBARSupport_0049": ("Disabled", ON_OFF),
     "SNC_F300": ("Disable", ("Auto", "Disable", "Enable SNC2 (2-clusters)", "Enable SNC4 (4-clusters)")),
     "NUMA_003B": ("Enabled", ON_OFF), "PackageCState_3D25": ("Auto", ("C0/C1 state", "C2 state", "C6(Retention) state", "Auto")),
     "CPUC6Report_3D22": ("Auto", ("Disable", "Enable", "Auto")), "EnhancedHaltState_C1E__3D23": ("Enable", EN_DIS),
