@@ -14,7 +14,9 @@ from .traits import TRAITS, Traits
 
 
 class Power(Protocol):
-    """What turns the machine on and off."""
+    """What turns the machine on and off. reports_boot: it says itself when the machine boots (Machine.boot_up)."""
+
+    reports_boot: bool
 
     def on(self) -> None:
         """Start it."""
@@ -31,6 +33,8 @@ class Power(Protocol):
 
 class Switch:
     """Power of a machine that is only a model."""
+
+    reports_boot = False
 
     def __init__(self) -> None:
         self._on = True
@@ -182,12 +186,12 @@ class Machine:
         on = self.power.state() == "On"
         if kind in ("ForceOff", "GracefulShutdown"):
             self.power.off(kind == "GracefulShutdown")
-        elif kind == "On" or not on:
-            if not on:
-                self.boot_up()
-                self.power.on()
-        else:
+        elif not on:
             self.boot_up()
+            self.power.on()
+        elif kind != "On":
+            if not self.power.reports_boot:
+                self.boot_up()
             self.power.reset(kind == "GracefulRestart")
 
     # -- what the machine does

@@ -79,6 +79,7 @@ def load(node: Node, tag: str, limits: Limits) -> None:
         known = ", ".join(node.state.snapshots) or "none"
         raise NearmetalError(f"{node.name} has no snapshot {tag!r}; it has: {known}")
     node.stop()
+    node.restore_bios(tag)
     began = time.monotonic()
     node.start(tag)
     node.wait_ready(limits.load, limits.load)

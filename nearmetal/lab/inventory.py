@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ def inventory_path(name: str, folder: Path) -> Path:
     return folder / "inventory" / "hosts.yml"
 
 
-def document(rack: str, keys: Path, nodes: Iterable[tuple[NodeSpec, int]]) -> dict[str, Any]:
-    """The inventory: one group for each kind of node, every host reached through its forwarded port."""
+def document(
+    rack: str, keys: Path, nodes: Iterable[tuple[NodeSpec, int]], bmcs: Mapping[str, str], password: str
+) -> dict[str, Any]:
+    """The inventory: one group for each kind of node, every host reached through its forwarded port, and its BMC."""
     groups: dict[str, Any] = {}
     for spec, port in nodes:
         options = {
@@ -42,6 +44,10 @@ def document(rack: str, keys: Path, nodes: Iterable[tuple[NodeSpec, int]]) -> di
             "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
             "ansible_ssh_common_args": " ".join(f"-o '{key}={_escaped(value)}'" for key, value in options.items()),
             "ansible_python_interpreter": "/usr/bin/python3",
+            "bios_baseuri": bmcs[spec.name],
+            "bios_username": "admin",
+            "bios_password": password,
+            "bios_ca_path": str(keys / "bmc.pem"),
         }
     return {"all": {"children": groups}}
 
@@ -56,5 +62,6 @@ def write(path: Path, content: dict[str, Any]) -> None:
     """Replace the inventory file, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
+    fresh.touch(mode=0o600)  # passwords of the BMCs
     fresh.write_text(HEADER + yaml.safe_dump(content, sort_keys=False, width=10_000))
     fresh.replace(path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import USAGE, NearmetalError
-from . import process
+from . import bios, process
 from .progress import Progress
 from .qemu import Hardware, NodeFiles, NodeSpec, command
 from .qmp import Qmp
@@ -46,7 +48,7 @@ class Node:
         progress: Progress,
         cancel: threading.Event,
     ) -> None:
-        self.spec, self.hardware, self.files, self.state = spec, hardware, files, state
+        self.spec, self._hardware, self.files, self.state = spec, hardware, files, state
         self._save, self._ssh_config, self._progress, self._cancel = save, ssh_config, progress, cancel
         self._serial_start = 0
 
@@ -54,6 +56,11 @@ class Node:
     def name(self) -> str:
         """Its host name."""
         return self.spec.name
+
+    @property
+    def hardware(self) -> Hardware:
+        """What it is made of, as its BIOS has it now."""
+        return dataclasses.replace(self._hardware, firmware=bios.firmware(self.files.bios, self.spec.number))
 
     def say(self, text: str) -> None:
         """A progress line about this node."""
@@ -71,8 +78,7 @@ class Node:
             raise NearmetalError(f"{self.name} is already running")
         log = self.files.qemu_log
         log.write_text("")
-        with contextlib.suppress(FileNotFoundError):
-            self._serial_start = self.files.serial_log.stat().st_size
+        self.forget_serial()
         argv = command(self.spec, self.hardware, self.files, self.state.port, snapshot)
         self.state.process, child = process.spawn(argv, log)
         self._save()
@@ -131,12 +137,27 @@ class Node:
         if not TAG.fullmatch(tag):
             raise NearmetalError(f"{tag!r} is no name for a snapshot: letters, digits, . _ -, a letter first", USAGE)
         self.monitor(f"savevm {tag}")
+        kept = self._kept_bios(tag)
+        kept.unlink(missing_ok=True)
+        if self.files.bios.exists():
+            shutil.copyfile(self.files.bios, kept)
         if tag not in self.state.snapshots:
             self.state.snapshots.append(tag)
         self._save()
 
+    def restore_bios(self, tag: str = "") -> None:
+        """Set the BIOS to what it was at a snapshot; as from the factory without one. Its BMC must be off."""
+        kept = self._kept_bios(tag)
+        self.files.bios.unlink(missing_ok=True)
+        if tag and kept.exists():
+            shutil.copyfile(kept, self.files.bios)
+
+    def _kept_bios(self, tag: str) -> Path:
+        return self.files.bios.with_name(f"bios.{tag}.json")
+
     def new_disk(self, image: Path) -> None:
-        """An empty overlay over the image; all snapshots are gone."""
+        """An empty overlay over the image and a BIOS as from the factory; all snapshots are gone."""
+        self.restore_bios()
         self.state.snapshots.clear()
         self._save()
         self.files.disk.unlink(missing_ok=True)
@@ -170,6 +191,11 @@ class Node:
             finally:
                 over.set()
                 guard.join()
+
+    def forget_serial(self) -> None:
+        """What the serial port said until now does not count in `wait_ready`."""
+        with contextlib.suppress(FileNotFoundError):
+            self._serial_start = self.files.serial_log.stat().st_size
 
     def wait_ready(self, limit_s: float, stall_s: float) -> None:
         """Wait until ssh lets us in, and set the clock, which stood still while the node was a snapshot.

@@ -44,6 +44,11 @@ class NodeFiles:
         return self.folder / "seed.tar"
 
     @property
+    def bios(self) -> Path:
+        """Values of its BIOS and what is pending, as its BMC keeps them (see `bios`)."""
+        return self.folder / "bios.json"
+
+    @property
     def serial_log(self) -> Path:
         """All that the node ever wrote to its serial port."""
         return self.folder / "serial.log"
@@ -54,18 +59,30 @@ class NodeFiles:
         return self.folder / "qemu.log"
 
     def socket(self, kind: str) -> Path:
-        """Unix socket: qmp, monitor, serial, or a network port of the switch (f0, f1)."""
+        """Unix socket: qmp, events (QMP for the BMC), serial, or a network port of the switch (f0, f1)."""
         return self.runtime / f"{self.name}-{kind}"
 
 
 @dataclass(frozen=True)
+class Firmware:
+    """What the BIOS made of the board: changes only when a node boots (see `bios`)."""
+
+    smt: bool = True
+    nodes_per_socket: int = 1
+    iommu: bool = True
+    sriov: bool = True
+    virtualization: bool = True
+
+
+@dataclass(frozen=True)
 class Hardware:
-    """What stays the same over the life of a node."""
+    """What a node is made of. `firmware` may differ from boot to boot, the rest stays the same."""
 
     uuid: str
     accel: str
     version: tuple[int, int]
     macs: dict[str, str] = field(default_factory=dict)
+    firmware: Firmware = Firmware()
 
 
 def mac(rack: str, number: int, index: int) -> str:
@@ -73,37 +90,59 @@ def mac(rack: str, number: int, index: int) -> str:
     return f"52:54:00:{hashlib.sha256(rack.encode()).digest()[0]:02x}:{number:02x}:{index:02x}"
 
 
-def machine_options(accel: str) -> list[str]:
+def machine_options(accel: str, virtualization: bool = True) -> list[str]:
     """Board and processor, as far as the accelerator matters to them."""
     full = "tcg,thread=multi,tb-size=512" if accel == "tcg" else accel
-    return ["-nodefaults", "-machine", "q35,kernel-irqchip=split,smm=off", "-accel", full, "-cpu", "max,-la57"]
+    cpu = "max,-la57" if virtualization else "max,-la57,-svm,-vmx"
+    return ["-nodefaults", "-machine", "q35,kernel-irqchip=split,smm=off", "-accel", full, "-cpu", cpu]
 
 
 def machine(spec: NodeSpec, hardware: Hardware) -> list[str]:
-    """Board, processors and memory."""
-    half = spec.memory_mib // 2
-    return [
-        *machine_options(hardware.accel),
-        "-uuid", hardware.uuid, "-m", str(spec.memory_mib), "-smp", "8,sockets=2,cores=2,threads=2",
-        "-object", f"memory-backend-ram,id=m0,size={half}M", "-object", f"memory-backend-ram,id=m1,size={half}M",
-        "-numa", "node,nodeid=0,cpus=0-3,memdev=m0", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1",
-        "-numa", "dist,src=0,dst=1,val=21",
-        "-device", "intel-iommu,intremap=on,device-iotlb=on,caching-mode=on",
-        "-device", "virtio-rng-pci,bus=pcie.0", "-display", "none", "-vga", "none",
+    """Board, processors and memory. A reset ends QEMU: the BMC starts it again, as the BIOS then wants it."""
+    firmware = hardware.firmware
+    threads = 2 if firmware.smt else 1
+    argv = [
+        *machine_options(hardware.accel, firmware.virtualization), "-action", "reboot=shutdown",
+        "-uuid", hardware.uuid, "-m", str(spec.memory_mib), "-smp", f"{4 * threads},sockets=2,cores=2,threads={threads}",
+        *numa(spec, firmware),
     ]  # fmt: skip
+    if firmware.iommu:
+        argv += ["-device", "intel-iommu,intremap=on,device-iotlb=on,caching-mode=on"]
+    return [*argv, "-device", "virtio-rng-pci,bus=pcie.0", "-display", "none", "-vga", "none"]
+
+
+def numa(spec: NodeSpec, firmware: Firmware) -> list[str]:
+    """NUMA nodes of equal size; within a socket 12 apart, as ACPI's SLIT has it for sub-NUMA clusters, else 21."""
+    count = 2 * firmware.nodes_per_socket
+    size, cpus = spec.memory_mib // count, (8 if firmware.smt else 4) // count
+    argv = []
+    for node in range(count):
+        first, last = node * cpus, (node + 1) * cpus - 1
+        argv += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
+        argv += ["-numa", f"node,nodeid={node},cpus={first if first == last else f'{first}-{last}'},memdev=m{node}"]
+    for one in range(count):
+        for other in range(one + 1, count):
+            same = one // firmware.nodes_per_socket == other // firmware.nodes_per_socket
+            argv += ["-numa", f"dist,src={one},dst={other},val={12 if same else 21}"]
+    return argv
 
 
 def cards(spec: NodeSpec, hardware: Hardware, files: NodeFiles) -> list[str]:
-    """The cards with SR-IOV, one below each NUMA node's own PCI root, each wired to its port of the switch."""
+    """The cards, one below each socket's own PCI root, each wired to its port of the switch.
+
+    igb has SR-IOV and cannot be told to hide it; where the BIOS switched it off, its place is taken by e1000e.
+    """
     newer = hardware.version >= RECONNECT_MS_SINCE
     reconnect = "reconnect-ms=500" if newer else "reconnect=1"
+    model = "igb" if hardware.firmware.sriov else "e1000e"
     argv = []
     for i, card in enumerate(spec.cards):
+        node = i * hardware.firmware.nodes_per_socket
         argv += [
-            "-device", f"pxb-pcie,id=pxb{i},bus=pcie.0,bus_nr={32 * (i + 1)},numa_node={i},addr={8 + i}",
+            "-device", f"pxb-pcie,id=pxb{i},bus=pcie.0,bus_nr={32 * (i + 1)},numa_node={node},addr={8 + i}",
             "-device", f"pcie-root-port,id=rp{i},bus=pxb{i},chassis={i + 1},slot={i + 1},addr=0",
             "-netdev", f"stream,id={card},server=off,addr.type=unix,addr.path={files.socket(card)},{reconnect}",
-            "-device", f"igb,netdev={card},bus=rp{i},mac={hardware.macs[card]}",
+            "-device", f"{model},netdev={card},bus=rp{i},mac={hardware.macs[card]}",
         ]  # fmt: skip
     return argv
 
@@ -118,7 +157,7 @@ def management(spec: NodeSpec, hardware: Hardware, files: NodeFiles, port: int) 
         "-netdev", f"user,id=mgmt,hostfwd=tcp:127.0.0.1:{port}-:22",
         "-device", f"virtio-net-pci,bus=pcie.0,netdev=mgmt,romfile=,mac={hardware.macs['mgmt']}",
         "-qmp", f"unix:{files.socket('qmp')},server=on,wait=off",
-        "-monitor", f"unix:{files.socket('monitor')},server=on,wait=off",
+        "-qmp", f"unix:{files.socket('events')},server=on,wait=off",
         "-chardev", f"{serial},logfile={_value(files.serial_log)},logappend=on", "-serial", "chardev:serial",
         "-name", f"{spec.name},process=nearmetal-{spec.name}",
     ]  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import USAGE, NearmetalError
-from . import accel, boot, identity, image, inventory, ports, preflight, process
+from . import accel, bios, boot, identity, image, inventory, ports, preflight, process
 from .node import Interrupted, Node
 from .progress import Progress
 from .qemu import Hardware, NodeFiles, NodeSpec, fingerprint, mac
@@ -29,6 +31,7 @@ POWER = {"off": "", "on": "", "reset": "system_reset", "shutdown": "system_power
 #: A Unix socket's path has at most 107 bytes; the names inside the folder take up to 20.
 RUNTIME_PATH_MAX = 80
 INTERRUPTED = 130
+RESTART_S = 60
 
 
 class Rack:
@@ -74,6 +77,7 @@ class Rack:
                 with process.uninterrupted():
                     self._stop_nodes(set(self.specs) - before)
                     if not before:
+                        self._stop_bmcs()
                         self._stop_switch()
                 if isinstance(err, KeyboardInterrupt | Interrupted):
                     said = "Interrupted; nothing that was started is left running."
@@ -92,7 +96,10 @@ class Rack:
         self._write_keys()
         self._start_switch()
         prints = {name: self._fingerprint(name, base) for name in self.specs}
+        if before != set(self.specs):
+            self._stop_bmcs()
         self._each(self.specs, lambda node: boot.bring_up(node, base, prints[node.name], self.limits))
+        self._start_bmcs()
         self._write_access()
         self.progress.say(f"rack {self.name} is up; inventory: {self.inventory}")
 
@@ -103,6 +110,7 @@ class Rack:
             return
         with self.store.lock(), process.uninterrupted():
             self.state = self.store.load()
+            self._stop_bmcs()
             self._stop_nodes(self.state.nodes)
             self._stop_switch()
         self.progress.say(f"rack {self.name} is down")
@@ -116,9 +124,7 @@ class Rack:
         if not chosen:
             raise NearmetalError(f"Rack {self.name} was never up: nearmetal lab up --name {self.name}")
         with self.store.lock():
-            self._reload_for_nodes()
-            self._each(chosen, lambda node: boot.load(node, boot.FACTORY, self.limits))
-            self._write_access()
+            self._load(chosen, boot.FACTORY)
 
     # -- one node
 
@@ -131,9 +137,17 @@ class Rack:
     def load(self, name: str, tag: str) -> None:
         """Go on from a snapshot; ready for ssh on return."""
         with self.store.lock(wait_s=60):
-            self._reload_for_nodes()
-            boot.load(self.node(name), tag, self.limits)
-            self._write_access()
+            self._load([name], tag)
+
+    def _load(self, names: Iterable[str], tag: str) -> None:
+        """A BMC forgets what it knows of its node, whose BIOS is set back with the rest."""
+        self._reload_for_nodes()
+        self._stop_bmcs()
+        try:
+            self._each(names, lambda node: boot.load(node, tag, self.limits))
+        finally:
+            self._start_bmcs()
+        self._write_access()
 
     def power(self, name: str, action: str, wait: bool = False) -> None:
         """Do to a node what its power button and its BMC do: on, off (at once), shutdown (asks it), reset.
@@ -145,6 +159,7 @@ class Rack:
         with self.store.lock(wait_s=60):
             self._reload_for_nodes()
             node = self.node(name)
+            former = node.state.process
             if action == "off":
                 node.stop()
             elif action == "on" and not node.running():
@@ -153,8 +168,22 @@ class Rack:
             elif action != "on":
                 node.qmp(POWER[action])
             self._write_access()
+        if action == "reset":
+            node = self._restarted(name, former)
         if wait and action in ("on", "reset"):
             node.wait_ready(self.limits.boot, self.limits.stall)
+
+    def _restarted(self, name: str, former: process.Process | None) -> Node:
+        """The node once its BMC has started it again."""
+        end = time.monotonic() + RESTART_S
+        while time.monotonic() < end:
+            self.state = self.store.load()
+            node = self.node(name)
+            if node.running() and node.state.process != former:
+                node.forget_serial()
+                return node
+            time.sleep(0.1)
+        raise NearmetalError(f"{name} was reset, but its BMC did not start it again; log: {self.store.folder / 'bmcs.log'}")
 
     def ssh_argv(self, name: str, command: Sequence[str] = ()) -> list[str]:
         """The command that logs in to a node, or runs something on it."""
@@ -174,6 +203,7 @@ class Rack:
                     "state": "running" if alive else "stopped",
                     "pid": alive.pid if alive else None,
                     "ssh_port": node.port,
+                    "bmc": bmc_url(node.bmc_port),
                     "accel": self.state.accel,
                     "memory_mib": self.specs[name].memory_mib if name in self.specs else None,
                     "rss_mib": _rss_mib(alive.pid) if alive else None,
@@ -182,12 +212,14 @@ class Rack:
                 }
             )
         switch = self.state.switch if self.state.switch and self.state.switch.alive() else None
+        bmcs = self.state.bmcs if self.state.bmcs and self.state.bmcs.alive() else None
         return {
             "schema": 1,
             "name": self.name,
             "up": bool(nodes) and all(n["state"] == "running" for n in nodes),
             "inventory": str(self.inventory) if self.inventory.exists() else None,
             "ssh_config": str(self.ssh_config) if self.ssh_config.exists() else None,
+            "bmcs": {"state": "running" if bmcs else "stopped", "pid": bmcs.pid if bmcs else None},
             "switch": {"state": "running" if switch else "stopped", "pid": switch.pid if switch else None},
             "nodes": nodes,
         }
@@ -232,7 +264,8 @@ class Rack:
     def _fingerprint(self, name: str, base: Path) -> str:
         info = base.stat()
         built = f"{base.name}:{info.st_size}:{info.st_mtime_ns}"
-        return fingerprint(self.specs[name], self._hardware(name), built, self.state.qemu)
+        new = dataclasses.replace(self._hardware(name), firmware=bios.firmware(None, self.specs[name].number))
+        return fingerprint(self.specs[name], new, built, self.state.qemu)
 
     def _choose_ports(self, first: int | None, before: set[str]) -> None:
         starting = [name for name in self.specs if name not in before]
@@ -241,7 +274,7 @@ class Rack:
                 self.state.nodes[name].port = port
         for name in starting:
             node = self.state.nodes[name]
-            others = {n.port for key, n in self.state.nodes.items() if key != name}
+            others = {n.port for key, n in self.state.nodes.items() if key != name} | {n.bmc_port for n in self.state.nodes.values()}
             if not node.port or not ports.is_free(node.port):
                 if node.port:
                     self.progress.say(f"port {node.port} is taken by another program by now, choosing another", name)
@@ -267,7 +300,8 @@ class Rack:
         hosts = [(name, self.state.nodes[name].port) for name in self.specs if name in self.state.nodes]
         self.ssh_config.write_text(identity.ssh_config(hosts, self.name, self.store.keys))
         nodes = [(self.specs[name], port) for name, port in hosts]
-        inventory.write(self.inventory, inventory.document(self.name, self.store.keys, nodes))
+        bmcs = {name: bmc_url(self.state.nodes[name].bmc_port) for name, _port in hosts}
+        inventory.write(self.inventory, inventory.document(self.name, self.store.keys, nodes, bmcs, self.bmc_password()))
 
     def _reload_for_nodes(self) -> None:
         """Read the state again and make sure that the switch and free ports are there for a node to start."""
@@ -294,6 +328,41 @@ class Rack:
                 raise error
         if errors:
             raise NearmetalError("\n".join(getattr(e, "message", str(e)) for e in errors.values()))
+
+    # -- BMCs
+
+    def bmc_password(self) -> str:
+        """What the BMCs of this rack ask for; made once."""
+        path = self.store.keys / "bmc.password"
+        if not path.exists():
+            self.store.keys.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_urlsafe(12))
+        return path.read_text()
+
+    def _start_bmcs(self) -> None:
+        if self.state.bmcs and self.state.bmcs.alive():
+            return
+        for node in self.state.nodes.values():
+            if not node.bmc_port or not ports.is_free(node.bmc_port):
+                node.bmc_port = ports.choose({n for other in self.state.nodes.values() for n in (other.port, other.bmc_port)})
+        log = self.store.folder / "bmcs.log"
+        log.write_text("")
+        self.store.save(self.state)
+        self.bmc_password()
+        self.state.bmcs, child = process.spawn([sys.executable, "-m", "nearmetal.lab.bmcs", self.name], log)
+        self.store.save(self.state)
+        end = time.monotonic() + 30
+        while any(ports.is_free(node.bmc_port) for node in self.state.nodes.values()):
+            if child.poll() is not None or time.monotonic() > end:
+                raise NearmetalError(f"The BMCs of rack {self.name} did not start; log: {log}")
+            time.sleep(0.05)
+
+    def _stop_bmcs(self) -> None:
+        if self.state.bmcs:
+            process.stop(self.state.bmcs)
+        self.state.bmcs = None
+        self.store.save(self.state)
 
     # -- switch
 
@@ -327,6 +396,11 @@ class Rack:
         for name in list(names):
             if name in self.state.nodes and name in self.specs:
                 self.node(name).stop()
+
+
+def bmc_url(port: int) -> str:
+    """Where a node's BMC is."""
+    return f"https://127.0.0.1:{port}"
 
 
 def _runtime_folder() -> Path:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 SUITE = "trixie"
 
 PACKAGES = (
-    "linux-image-amd64", "systemd", "systemd-sysv", "udev", "dbus", "libpam-systemd", "kmod",
+    "linux-image-amd64", "systemd", "systemd-sysv", "udev", "dbus", "kmod",
     "openssh-server", "sudo", "iproute2", "iputils-ping", "ethtool", "pciutils", "python3", "numactl",
     "irqbalance", "initramfs-tools", "grub2-common", "grub-pc-bin", "grub-efi-amd64-bin", "driverctl",
     "qemu-system-x86", "qemu-utils", "libvirt-daemon-system", "libvirt-clients", "busybox-static",
@@ -44,6 +44,8 @@ UNUSED_PATHS = (
 
 #: Without these, one of two nodes that boot side by side under TCG panicked or hung.
 STABLE_ARGUMENTS = "no_timer_check tsc=reliable"
+#: An emulated processor leaks nothing, and pays for each of these with a fifth of the time of a boot.
+QUICK_ARGUMENTS = "mitigations=off"
 # Not quiet: a kernel that talks is how a boot that hangs is told from one that is slow.
 CONSOLE_ARGUMENTS = "console=tty0 console=ttyS0,115200"
 
@@ -58,7 +60,7 @@ MASKED = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
     "e2scrub_reap.service", "fstrim.timer", "systemd-networkd-wait-online.service",
     "libvirt-guests.service", "getty@tty1.service", "systemd-binfmt.service",
-    "grub-common.service", "ldconfig.service", "systemd-hwdb-update.service",
+    "grub-common.service", "ldconfig.service", "systemd-hwdb-update.service", "systemd-logind.service",
 )  # fmt: skip
 
 # What a role turns on when it needs it; each costs seconds of every boot.
@@ -79,7 +81,7 @@ FILES: dict[str, str] = {
     "usr/share/initramfs-tools/modules.d/nearmetal-lab": "virtio_pci\nvirtio_blk\next4\ncrc32c_generic\n",
     "etc/default/grub": (
         "GRUB_DEFAULT=0\nGRUB_TIMEOUT=1\nGRUB_DISTRIBUTOR=`( . /etc/os-release && echo ${NAME} )`\n"
-        f'GRUB_CMDLINE_LINUX_DEFAULT="{STABLE_ARGUMENTS}"\n'
+        f'GRUB_CMDLINE_LINUX_DEFAULT="{STABLE_ARGUMENTS} {QUICK_ARGUMENTS}"\n'
         f'GRUB_CMDLINE_LINUX="{CONSOLE_ARGUMENTS}"\n'
         'GRUB_TERMINAL="console serial"\nGRUB_SERIAL_COMMAND="serial --unit=0 --speed=115200"\n'
     ),
@@ -160,6 +162,9 @@ grub-mkimage -O x86_64-efi -c early.cfg -p /boot/grub -o bootx64.efi \
   part_gpt part_msdos ext2 fat search search_fs_uuid normal linux configfile echo test all_video efi_gop gzio \
   serial terminal terminfo loadenv minicmd gfxterm font boot halt reboot
 rm -rf early.cfg /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /tmp/*
+# What a first boot would do for new packages has been done above.
+journalctl --update-catalog || true
+touch /etc/.updated /var/.updated
 """
 
 

@@ -29,6 +29,7 @@ class NodeState(BaseModel):
 
     uuid: str
     port: int = 0
+    bmc_port: int = 0
     process: Process | None = None
     snapshots: list[str] = Field(default_factory=list)
     fingerprint: str = ""
@@ -49,6 +50,7 @@ class RackState(BaseModel):
     accel: str = ""
     qemu: str = ""
     switch: Process | None = None
+    bmcs: Process | None = None
     nodes: dict[str, NodeState] = Field(default_factory=dict)
 
 

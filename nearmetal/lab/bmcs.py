@@ -1,0 +1,128 @@
+"""The BMCs of a rack's nodes: a process of its own that serves Redfish and starts a node again when it resets.
+
+QEMU cannot change a board while it runs: every reset ends it (`-action reboot=shutdown`), and it is started anew with
+what the BIOS then says, as a machine goes through its firmware. Without this process a node that reboots stays off.
+
+Run as `python -m nearmetal.lab.bmcs RACK`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+from nearmetal.bmc.machine import Machine
+from nearmetal.bmc.server import BmcServer
+from nearmetal.errors import NearmetalError
+from nearmetal.lab import bios
+from nearmetal.lab.qmp import Qmp
+from nearmetal.lab.rack import Rack
+
+USERNAME = "admin"
+RESETS = ("guest-reset", "host-qmp-system-reset")
+LOCK_S = 600
+LOOK_S = 0.3
+
+
+class NodePower:
+    """Power button of a node. `reports_boot`: the node's own reset tells when it boots."""
+
+    reports_boot = True
+
+    def __init__(self, rack: str, node: str) -> None:
+        self._rack, self._node = rack, node
+        self.again = False
+
+    def on(self) -> None:
+        """Start it from its disk, unless it runs."""
+        rack = Rack(self._rack)
+        with rack.store.lock(wait_s=LOCK_S):
+            rack.state = rack.store.load()
+            node = rack.node(self._node)
+            if not node.running():
+                node.stop()
+                node.start()
+
+    def off(self, graceful: bool = False) -> None:
+        """Pull the plug, or press the button."""
+        if graceful:
+            self._tell("system_powerdown")
+            return
+        rack = Rack(self._rack)
+        with rack.store.lock(wait_s=LOCK_S):
+            rack.state = rack.store.load()
+            rack.node(self._node).stop()
+
+    def reset(self, graceful: bool = False) -> None:
+        """Reset at once, or ask the system to end and start it again then."""
+        self.again = graceful
+        self._tell("system_powerdown" if graceful else "system_reset")
+
+    def state(self) -> str:
+        """Whether QEMU runs."""
+        return "On" if Rack(self._rack).node(self._node).running() else "Off"
+
+    def events(self) -> Path:
+        """Where QEMU tells what happens."""
+        return Rack(self._rack).node(self._node).files.socket("events")
+
+    def _tell(self, command: str) -> None:
+        with Qmp(Rack(self._rack).node(self._node).files.socket("qmp")) as qmp:
+            qmp.execute(command)
+
+
+def why_it_ended(path: Path) -> str:
+    """Listen to a QEMU until it ends; its reason, "" where there is none to listen to."""
+    reason = ""
+    with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(path))
+        sock.sendall(b'{"execute": "qmp_capabilities"}\n')
+        with sock.makefile("r", encoding="utf-8") as file:
+            for line in file:
+                event = json.loads(line)
+                if event.get("event") == "SHUTDOWN":
+                    reason = str(event["data"]["reason"])
+    return reason
+
+
+def watch(machine: Machine, power: NodePower, over: threading.Event) -> None:
+    """Boot a node again whenever it resets."""
+    while not over.wait(LOOK_S):
+        with contextlib.suppress(NearmetalError, OSError):
+            reason = why_it_ended(power.events())
+            if over.is_set():
+                return
+            if reason in RESETS or reason == "guest-shutdown" and power.again:
+                power.again = False
+                machine.boot_up()
+                power.on()
+
+
+def serve(name: str, over: threading.Event) -> None:
+    """Serve the BMCs of all nodes until `over` is set."""
+    rack = Rack(name)
+    password = rack.bmc_password()
+    with contextlib.ExitStack() as stack:
+        for spec in rack.specs.values():
+            path = rack.node(spec.name).files.bios
+            power = NodePower(name, spec.name)
+            machine = bios.machine(path, spec.number, power)
+            machine.on_change = lambda path=path, machine=machine: bios.keep(path, machine)  # type: ignore[misc]
+            port = rack.state.nodes[spec.name].bmc_port
+            stack.enter_context(
+                BmcServer(machine, port=port, username=USERNAME, password=password, folder=rack.store.keys)
+            )
+            threading.Thread(target=watch, args=(machine, power, over), daemon=True).start()
+        over.wait()
+
+
+if __name__ == "__main__":
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    serve(sys.argv[1], ended)
