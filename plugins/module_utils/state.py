@@ -395,6 +395,7 @@ class StateFiles(TypedDict, total=False):
     files: Dict[str, str]  # content of what the capabilities own (FILES) or want read (PROBE), by path
     firmware: Optional[Firmware]  # None: not asked for
     fabric: Fabric
+    bmc: Optional[Dict[str, Any]]  # what the host's BMC says (plugin_utils/redfish/reading.py); None: not in the intent
     pcie: Dict[str, Pcie]  # network and display functions, accelerators and the bridges above; unread ones left out
 
 

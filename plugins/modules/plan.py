@@ -33,6 +33,12 @@ options:
     type: list
     elements: str
     default: []
+  bmcs:
+    description:
+      - Folder in which M(nearmetal.rack.bmc_read) has left what the BMCs of many hosts said. Where the host's BMC is not in
+        it, it is read here, while the host is observed.
+    type: path
+    default: ""
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.

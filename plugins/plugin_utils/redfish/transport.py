@@ -58,12 +58,21 @@ def tls(ca_path: str, verify: bool) -> ssl.SSLContext:
 class _Adapter(HTTPAdapter):
     """One connection, with a context that is ready."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext | None) -> None:
         self._context = context
         super().__init__(pool_connections=1, pool_maxsize=1)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs, ssl_context=self._context)
+
+    def close(self) -> None:
+        """Close the connection now: urllib3 leaves that to the garbage collector, and a BMC has few connections."""
+        pools = self.poolmanager.pools
+        for key in list(pools.keys()):
+            pool = pools.get(key)
+            if pool is not None:
+                pool.close()
+        super().close()
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Keep the context: requests would load its own authorities into the context for every connection."""
@@ -82,8 +91,10 @@ class Connector(connector.Connector):
         session: requests.Session = self._session
         session.trust_env = access.proxies
         session.headers.pop("Connection", None)  # kept: a TLS handshake costs a BMC more than all else
-        if access.baseuri.startswith("https:"):
-            session.mount("https://", _Adapter(tls(access.ca_path, access.validate_certs)))
+        secure = access.baseuri.startswith("https:")
+        adapter = _Adapter(tls(access.ca_path, access.validate_certs) if secure else None)
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, adapter)
 
     def _saw(self, response: requests.Response) -> None:
         self.last = response
