@@ -389,13 +389,51 @@ class LastReboot(TypedDict):
     wanted: str  # the same in words
 
 
+class BmcBios(TypedDict):
+    """The BIOS as a BMC shows it."""
+
+    path: str
+    settings_path: str
+    registry: str  # id; "" where there is none
+    current: Dict[str, Any]  # raw Attributes of the two resources
+    settings: Dict[str, Any]
+    settings_etag: str
+    apply_times: List[str]  # empty: the BMC does not say
+    messages: List[str]  # of @Redfish.Settings: what the BIOS said of the last values
+    clear_action: str
+    jobs: List[Dict[str, Any]]  # unfinished jobs that configure the BIOS (Dell)
+
+
+class BmcRequired(TypedDict):
+    uri: str
+    error: str  # why it could not be read, ""
+
+
+class Bmc(BmcRequired, total=False):
+    """What one BMC said over Redfish. The rest is absent where `error` is not empty."""
+
+    manufacturer: str
+    model: str
+    bios_version: str
+    bmc_version: str
+    bmc_model: str
+    power_state: str
+    health: str
+    system: str
+    reset_types: List[str]
+    boot: Dict[str, Any]
+    secure_boot: Optional[bool]
+    bios: BmcBios
+    registry: Optional[Dict[str, Any]]  # None: not read
+
+
 class StateFiles(TypedDict, total=False):
     """Absent where nobody looked."""
 
     files: Dict[str, str]  # content of what the capabilities own (FILES) or want read (PROBE), by path
     firmware: Optional[Firmware]  # None: not asked for
     fabric: Fabric
-    bmc: Optional[Dict[str, Any]]  # what the host's BMC says (plugin_utils/redfish/reading.py); None: not in the intent
+    bmc: Optional[Bmc]  # None: no BMC is known
     pcie: Dict[str, Pcie]  # network and display functions, accelerators and the bridges above; unread ones left out
 
 

@@ -19,7 +19,8 @@ from ansible_collections.nearmetal.rack.plugins.plugin_utils.redfish import (
 
 Document = dict[str, Any]
 Options = Mapping[str, Any]
-DONE_MAYBE = ("Running", "Starting")
+RUNNING = ("Running", "Starting")
+"""States of a job that it is too late to delete."""
 
 
 def lines(problems: Iterable[Any]) -> str:
@@ -56,22 +57,21 @@ def read(bmc: Bmc, options: Options) -> Document:
 
 def _write(bmc: Bmc, options: Options, found: Any, document: Document) -> tuple[Any, Document]:
     """Submit what was found to be missing; what is so afterwards."""
-    seconds = float(options.get("job_timeout") or jobs.STUCK_S)
-    lost: dict[str, Any] = {}
-    if found.clear:
-        writing.clear(bmc, document, found.foreign_pending)
-        found, document = _again(bmc, options, document)
-    elif found.requested and document["bios"]["jobs"]:
+    body = dict(found.body)
+    if document["bios"]["jobs"]:
         lost = _take_back(bmc, document, found)
         found, document = _again(bmc, options, document)
-        lost = {k: v for k, v in lost.items() if k not in found.foreign_pending}
-    if found.requested or lost:
-        body = {**found.body, "Attributes": {**lost, **found.requested}}
-        writing.submit(bmc, document, body, seconds)
-    registry = document["registry"]
-    after = reading.read(bmc)
-    after["registry"] = registry
-    return bios.compare(options, after), after
+        body = dict(found.body)
+        lost = {name: value for name, value in lost.items() if name not in found.foreign_pending}
+        if lost and body:
+            body["Attributes"] = {**lost, **body["Attributes"]}
+    if found.clear and document["bios"]["clear_action"]:
+        bmc.fetch("POST", document["bios"]["clear_action"], {})
+        found, document = _again(bmc, options, document)
+        body = dict(found.body)
+    if body:
+        writing.submit(bmc, document, body, float(options.get("job_timeout") or jobs.STUCK_S))
+    return _again(bmc, options, document)
 
 
 def _again(bmc: Bmc, options: Options, document: Document) -> tuple[Any, Document]:
@@ -82,13 +82,13 @@ def _again(bmc: Bmc, options: Options, document: Document) -> tuple[Any, Documen
 
 
 def _take_back(bmc: Bmc, document: Document, found: Any) -> dict[str, Any]:
-    """Delete the job that waits for the boot: while there is one a Dell BMC takes no values. Returns the values of others in it."""
+    """Delete the job that waits for the boot: beside it a Dell BMC takes no values. Returns the values of others, if kept."""
     for job in document["bios"]["jobs"]:
-        if job["state"] in DONE_MAYBE:
+        if job["state"] in RUNNING:
             jobs.follow(bmc, job["path"], jobs.ended, jobs.STUCK_S)
         else:
             bmc.fetch("DELETE", job["path"])
-    return {name: entry["pending"] for name, entry in found.foreign_pending.items()}
+    return {} if found.clear else {name: entry["pending"] for name, entry in found.foreign_pending.items()}
 
 
 def _result(found: Any, document: Document, changed: bool) -> Document:

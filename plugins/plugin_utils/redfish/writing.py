@@ -69,15 +69,3 @@ def _job(bmc: Bmc, document: Mapping[str, Any], answer: Answer, seconds: float) 
         return {}
     return jobs.follow(bmc, bmc.local(path), lambda job: job["state"] in jobs.READY, seconds)
 
-
-def clear(bmc: Bmc, document: Mapping[str, Any], foreign: Mapping[str, Any]) -> None:
-    """Drop pending values: by the BMC's own action (all of them), else by asking for what is in force now."""
-    bios = document["bios"]
-    for job in bios["jobs"]:
-        bmc.fetch("DELETE", job["path"])
-    if bios["clear_action"]:
-        bmc.fetch("POST", bios["clear_action"], {})
-        return
-    back = {name: entry["current"] for name, entry in foreign.items()}
-    if back:
-        bmc.patch(bios["settings_path"], {"Attributes": back}, bios["settings_etag"])
