@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
@@ -19,6 +19,9 @@ from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document im
 from ansible_collections.nearmetal.rack.plugins.plugin_utils import bmcs as bmcs_
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.intent import CAPABILITIES, read_intent
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.probe import ProbeError, probe
+
+if TYPE_CHECKING:
+    from ansible_collections.nearmetal.rack.plugins.module_utils.state import Bmc
 
 BMC = "bios"
 """The capability that is decided by what the host's BMC says."""
@@ -52,7 +55,7 @@ def plan_host(
     try:
         with bmcs_.Reading(options, bmcs, host) as reading:
             state = observe(probe(action, variables, root(variables), intent))
-        state["bmc"] = reading.result()
+        state["bmc"] = cast("Bmc | None", reading.result())
     except ProbeError as err:
         if err.kind == "unreachable":
             raise AnsibleConnectionFailure(str(err)) from err

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -259,4 +260,6 @@ def _reason(error: BaseException) -> str:
         if not isinstance(inner, BaseException):
             break
         error = inner
-    return str(getattr(error, "strerror", None) or error).rpartition(">: ")[2] or type(error).__name__
+    text = str(getattr(error, "strerror", None) or error)
+    text = text.rpartition(">: ")[2].rpartition("Failed to establish a new connection: ")[2]
+    return re.sub(r"^\[Errno -?\d+\] ", "", text) or type(error).__name__
