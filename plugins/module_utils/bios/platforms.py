@@ -38,7 +38,7 @@ def platform(bmc: Optional[Mapping[str, Any]]) -> str:
     """"dell", "hpe", "lenovo", "supermicro", "nvidia_dgx", "nvidia_grace", "bluefield"; "" where nobody can tell."""
     if not bmc:
         return ""
-    names = list(((bmc.get("bios") or {}).get("current") or {}))
+    names = list((bmc.get("bios") or {}).get("current") or {})
     if any(GRACE_ACS.match(name) for name in names):
         return "nvidia_grace"  # boards of other makers, too
     said = "".join(str(bmc.get("manufacturer") or "").casefold().split())
