@@ -35,7 +35,7 @@ class Comparison:
     wanted: attribute to value, as it is to be spelled; requested: those to be submitted now; pending: those submitted
     before, waiting for a reset. restored: foreign pending values that the body takes back (foreign_pending: clear, where
     the BMC has no action for it). words: attribute to the word or raw attribute that asked for it. reasons: why a
-    word or attribute is unsupported.
+    word or attribute is unsupported. before: what a word is now, where it is one of its values.
     """
 
     wanted: Dict[str, Any] = field(default_factory=dict)
@@ -47,6 +47,7 @@ class Comparison:
     unsupported: List[str] = field(default_factory=list)
     reasons: Dict[str, str] = field(default_factory=dict)
     words: Dict[str, str] = field(default_factory=dict)
+    before: Dict[str, Any] = field(default_factory=dict)
     clear: bool = False
     problems: List[Problem] = field(default_factory=list)
     warnings: List[str] = field(default_factory=list)
@@ -77,16 +78,10 @@ class _Work:
     result: Comparison
     platform: str
     table: Optional[Table]
+    note: Optional[Mapping[str, Any]]  # the registry
+    bios: Mapping[str, Any]
+    current: Mapping[str, Any]
     wishes: Dict[str, Wish] = field(default_factory=dict)
-    note: Optional[Mapping[str, Any]] = None  # the registry
-
-    @property
-    def bios(self) -> Mapping[str, Any]:
-        return self.bmc["bios"]
-
-    @property
-    def current(self) -> Mapping[str, Any]:
-        return self.bios["current"]
 
     def give_up(self, name: str, why: str) -> None:
         """A word or attribute that this machine does not offer."""
@@ -111,8 +106,8 @@ def compare(options: Mapping[str, Any], bmc: Optional[Mapping[str, Any]]) -> Com
     if unread is not None:
         result.problems.append(unread)
         return result
-    name = platform(bmc)
-    work = _Work(options, bmc, result, name, TABLES.get(name), note=bmc.get("registry"))
+    name, shown = platform(bmc), bmc["bios"]
+    work = _Work(options, bmc, result, name, TABLES.get(name), bmc.get("registry"), shown, shown["current"])
     _raw(work)
     for word, value in wishes(options).items():
         _word(work, word, value)
@@ -203,8 +198,9 @@ def _word(work: _Work, word: str, value: Any) -> None:
         work.give_up(word, why if work.table else "nobody knows this vendor's names; give them in bios_attributes")
         return
     found = why = ""
+    suffixes = bool(work.table and work.table.suffixes)
     for setting in settings:
-        for name in find.names(setting, work.current, work.note, bool(work.table and work.table.suffixes)):
+        for name in find.names(setting, work.current, work.note, suffixes):
             if name in work.wishes and work.wishes[name].raw:
                 found = name
                 continue
@@ -222,6 +218,9 @@ def _word(work: _Work, word: str, value: Any) -> None:
             _want(work, name, Wish(choice.value, word, False, _fitting(setting, value, name, told)))
     if not found:
         work.give_up(word, why or "this BIOS has none of %s" % find.known_as(settings))
+    for one in WORDS[word].values:
+        if found and find.all_fit(settings, one, work.current, work.note, suffixes):
+            work.result.before[word] = one
 
 
 def _fitting(setting: Any, value: Any, name: str, told: Any) -> Callable[[Any], bool]:
