@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         result.update(changed=False, hosts={}, folder="")
-        wanted = {host: options for host, options in self._options(variables) if options.get("baseuri")}
+        wanted = dict(self._options(variables))
         if not wanted:
             return result
         connections = int(self._task.args.get("connections") or CONNECTIONS)
@@ -49,6 +49,7 @@ class ActionModule(ActionBase):
         for host in variables["ansible_play_hosts"]:
             found = every.raw_get(host)
             if bmcs.has_bmc(found):
-                options = bmcs.host_options(found, self._templar.copy_with_new_env(available_variables=found).template)
+                templar = self._templar.copy_with_new_env(available_variables=found)
+                options = bmcs.host_options(found, templar.template)
                 if options is not None:
                     yield host, options

@@ -15,6 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.nearmetal.rack.plugins.module_utils import bios
+from ansible_collections.nearmetal.rack.plugins.module_utils.capabilities.bios import asked
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.intent import (
     SPECS,
     plain,
@@ -68,12 +69,19 @@ def options_of(
     return found
 
 
+def wanted(options: Mapping[str, Any] | None, root: str = "/") -> bool:
+    """Whether a host's BMC is to be asked: something of the BIOS is in its intent, and it is no tree of files."""
+    return options is not None and root == "/" and bool(options.get("baseuri")) and asked(options)
+
+
 def host_options(variables: Mapping[str, Any], template: Template) -> Options | None:
-    """The host's options of the role bios; None where it has none, or where they are wrong (the plan says how)."""
-    if not any(name.startswith(PREFIX) for name in variables):
+    """The host's options of the role bios; None where the BMC is not to be asked, or they are wrong (the plan says how)."""
+    if not has_bmc(variables):
         return None
     intent, found = read_intent(variables, template, (ROLE,))
-    return None if found or bios.intent_problems(intent[ROLE]) else intent[ROLE]
+    options = intent[ROLE]
+    right = not found and wanted(options, str(variables.get("nearmetal_root") or "/"))
+    return options if right and not bios.intent_problems(options) else None
 
 
 @contextlib.contextmanager
@@ -86,7 +94,7 @@ def session(options: Options) -> Iterator[Bmc]:
         raise AnsibleActionFail(str(err)) from None
 
 
-def read_here(options: Options) -> Document:
+def read_here(options: Mapping[str, Any]) -> Document:
     """The document of one BMC, with its registry where the intent needs it."""
     return read_bmc(options, bios.needs_registry)
 
@@ -94,13 +102,13 @@ def read_here(options: Options) -> Document:
 class Reading:
     """The BMC's document, read while something else is done. Use as a context manager; then ask `result()`."""
 
-    def __init__(self, options: Options | None, folder: str = "", host: str = "") -> None:
+    def __init__(self, options: Mapping[str, Any] | None, folder: str = "", host: str = "") -> None:
         self._document = load(folder, host) if options is not None else None
         self._thread: threading.Thread | None = None
         if options is not None and self._document is None:
             self._thread = threading.Thread(target=self._read, args=(options,), daemon=True)
 
-    def _read(self, options: Options) -> None:
+    def _read(self, options: Mapping[str, Any]) -> None:
         self._document = read_here(options)
 
     def __enter__(self) -> Reading:

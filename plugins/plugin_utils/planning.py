@@ -51,9 +51,10 @@ def plan_host(
         found = loop.check(intent, CAPABILITIES, peers)
     if found or validate_only:
         return {**_EMPTY, "status": "problems" if found else "ok", "problems": [p.as_dict() for p in found]}
-    options, host = intent.get(BMC) or (peers or {}).get(BMC), str(variables.get("inventory_hostname") or "")
+    options, host = intent.get(BMC) or peers.get(BMC), str(variables.get("inventory_hostname") or "")
+    wanted = options if bmcs_.wanted(options, root(variables)) else None
     try:
-        with bmcs_.Reading(options, bmcs, host) as reading:
+        with bmcs_.Reading(wanted, bmcs, host) as reading:
             state = observe(probe(action, variables, root(variables), intent))
         state["bmc"] = cast("Bmc | None", reading.result())
     except ProbeError as err:

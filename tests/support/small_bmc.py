@@ -80,10 +80,8 @@ class SmallBmc:
         if method == "DELETE" and path.startswith(SESSIONS):
             self.sessions.discard(path.rpartition("/")[2])
             return 204, {}, None
-        if method == "PATCH":
-            return self._patch(path, headers, body)
-        if method == "POST":
-            return self._reset(body)
+        if method in ("PATCH", "POST"):
+            return self._patch(path, headers, body) if method == "PATCH" else self._reset(body)
         found = self.resources.get(path)
         return (404, {}, error("ResourceMissingAtURI")) if found is None else (200, {}, found)
 

@@ -21,6 +21,7 @@ def converge(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], *said: Any
     made = object.__new__(action.ActionModule)
     made._task = SimpleNamespace(args={"capability": "vf_lag"}, check_mode=False)
     made._connection = SimpleNamespace(reset=lambda: log.append("reset"))
+    made._shared_loader_obj = SimpleNamespace(action_loader=SimpleNamespace(has_plugin=lambda name: False))
 
     def low(command: str) -> dict[str, Any]:
         log.append(command)

@@ -24,6 +24,7 @@ def reboot(monkeypatch: pytest.MonkeyPatch, said: dict[str, Any], **args: Any) -
     made = object.__new__(action.ActionModule)
     made._task = SimpleNamespace(args={"reason": "r", "wanted": "w", **args}, check_mode=False)
     made._connection = Connection()
+    made._templar = SimpleNamespace(template=lambda value: value)
 
     def low(command: str) -> dict[str, Any]:
         ran.append(command)

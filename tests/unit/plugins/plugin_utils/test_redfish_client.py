@@ -130,7 +130,8 @@ def test_etag_is_asked_for(bmc: SmallBmc) -> None:
 
 def test_redirect(bmc: SmallBmc) -> None:
     bmc.faults = [status(308, "GET", ROOT, {"Location": "https://elsewhere.example/redfish/v1/?token=1"})]
-    with pytest.raises(BmcError, match="redirects /redfish/v1/ to https://elsewhere.example/redfish/v1/: refused") as caught, connect(bmc):
+    match = "redirects /redfish/v1/ to https://elsewhere.example/redfish/v1/: refused"
+    with pytest.raises(BmcError, match=match) as caught, connect(bmc):
         pass
     assert caught.value.kind == "redirect" and "token=1" not in str(caught.value)
     assert bmc.log == [("GET", ROOT)]
@@ -155,7 +156,8 @@ def test_nobody_listens() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     slept: list[float] = []
-    with pytest.raises(BmcError, match="is not reached: Connection refused"), Bmc(Access(f"http://127.0.0.1:{port}"), slept.append):
+    nobody = Bmc(Access(f"http://127.0.0.1:{port}"), slept.append)
+    with pytest.raises(BmcError, match="is not reached: Connection refused"), nobody:
         pass
     assert len(slept) == 3
 
@@ -186,10 +188,12 @@ def test_trusted_untrusted_and_for_another_name(tmp_path: Path) -> None:
             pass
         assert caught.value.kind == "certificate"
     other = small_bmc.certificate(tmp_path, "bmc.example")
-    with small_bmc.serving(SmallBmc(), other) as bmc, pytest.raises(BmcError, match="not trusted.*not valid for"):
-        with connect(bmc, ca_path=str(other)):
+    with small_bmc.serving(SmallBmc(), other) as bmc:
+        match = "not trusted.*not valid for"
+        with pytest.raises(BmcError, match=match), connect(bmc, ca_path=str(other)):
             pass
-    with pytest.raises(BmcError, match="bios_ca_path='/nowhere' cannot be used"), Bmc(Access("https://127.0.0.1:1", ca_path="/nowhere")):
+    nowhere = Access("https://127.0.0.1:1", ca_path="/nowhere")
+    with pytest.raises(BmcError, match="bios_ca_path='/nowhere' cannot be used"), Bmc(nowhere):
         pass
 
 
