@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -14,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ..errors import NearmetalError
 from .inventory import DEFAULT_RACK
 from .progress import Progress
 from .rack import Rack
@@ -125,3 +128,32 @@ def failover(
         table.add_row(f"{change['node']} {change['card']}", "restored" if change["up"] else "cut", str(effect["sent"]),
                       str(effect["lost"]), outage)  # fmt: skip
     Console().print(table)
+
+
+@app.command()
+def bmc(
+    folder: Annotated[Path, typer.Option("--from", help="Folder of captured JSON, named PLATFORM-WHATEVER.json.")],
+    platform: Annotated[str, typer.Option(help="Which platform of the folder: what its files' names begin with.")],
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)],
+    username: Annotated[str, typer.Option(help="Login that is asked for.")] = "admin",
+    password: Annotated[str, typer.Option(help="Its password.")] = "admin",
+    http: Annotated[bool, typer.Option("--http", help="Without TLS.")] = False,
+) -> None:
+    """Serve captured BIOS settings as a BMC does (Redfish): values wait for a reset, bad ones are refused."""
+    from ..bmc.captured import load
+    from ..bmc.server import BmcServer
+
+    machine = load(folder, platform)
+    with _interruptible(), tempfile.TemporaryDirectory(prefix="nearmetal-bmc-") as scratch:
+        try:
+            server = BmcServer(machine, port=port, tls=not http, username=username, password=password, folder=Path(scratch))
+        except OSError as err:
+            raise NearmetalError(f"--port {port}: {err.strerror or err}; choose another") from None
+        with server:
+            vendor = machine.traits.manufacturer or "unknown vendor"
+            typer.echo(f"{vendor}, {len(machine.current)} attributes: {server.url}{machine.bios_path}")
+            if server.ca_path:
+                typer.echo(f"certificate: {server.ca_path}")
+            typer.echo("ready")
+            with suppress(KeyboardInterrupt):
+                signal.pause()
