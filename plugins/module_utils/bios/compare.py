@@ -35,7 +35,8 @@ class Comparison:
     wanted: attribute to value, as it is to be spelled; requested: those to be submitted now; pending: those submitted
     before, waiting for a reset. restored: foreign pending values that the body takes back (foreign_pending: clear, where
     the BMC has no action for it). words: attribute to the word or raw attribute that asked for it. reasons: why a
-    word or attribute is unsupported. before: what a word is now, where it is one of its values.
+    word or attribute is unsupported. shared: attribute to all words that it stands for (Dell: VT-x and VT-d are one).
+    before: what a word is now, where it is one of its values.
     """
 
     wanted: Dict[str, Any] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class Comparison:
     unsupported: List[str] = field(default_factory=list)
     reasons: Dict[str, str] = field(default_factory=dict)
     words: Dict[str, str] = field(default_factory=dict)
+    shared: Dict[str, List[str]] = field(default_factory=dict)
     before: Dict[str, Any] = field(default_factory=dict)
     clear: bool = False
     problems: List[Problem] = field(default_factory=list)
@@ -55,9 +57,14 @@ class Comparison:
     doubtful: bool = False  # a spelling was guessed: the registry would tell
 
     @property
+    def idle(self) -> List[str]:
+        """Wanted attributes that are not in force."""
+        return [*self.requested, *self.pending]
+
+    @property
     def reset_required(self) -> bool:
         """Whether values are not in force that a reset brings into force."""
-        return bool(self.requested or self.pending)
+        return bool(self.idle)
 
 
 class Wish(NamedTuple):
@@ -124,7 +131,9 @@ def needs_registry(options: Mapping[str, Any], bmc: Optional[Mapping[str, Any]])
     if not bmc or bmc.get("error") or bmc.get("registry") is not None or not (bmc.get("bios") or {}).get("registry"):
         return False
     result = compare(options, bmc)
-    return bool(result.requested or result.restored or result.doubtful or result.unsupported)
+    table = TABLES.get(platform(bmc))
+    unnamed = bool(result.unsupported and table and table.suffixes)  # it may be found by its display name
+    return bool(result.body or result.doubtful or result.problems or unnamed)
 
 
 def topology_changes(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping[str, Any]]) -> str:
@@ -133,8 +142,7 @@ def topology_changes(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping
         return ""
     result = compare(options, bmc)
     asked = wishes(options)
-    words = [w for a, w in result.words.items() if a in result.requested or a in result.pending]
-    moved = [w for w in dict.fromkeys(words) if w in WORDS and WORDS[w].topology]
+    moved = [w for w in WORDS if WORDS[w].topology and any(w in result.shared[a] for a in result.idle)]
     return ", ".join("%s becomes %s" % (word, text(asked[word])) for word in moved)
 
 
@@ -143,9 +151,7 @@ def turning_on(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping[str, 
     if not options or not bmc or bmc.get("error") or wishes(options).get(word) is not True:
         return False
     result = compare(options, bmc)
-    return not result.problems and any(
-        result.words[name] == word for name in (*result.requested, *result.pending)
-    )
+    return not result.problems and any(word in result.shared[name] for name in result.idle)
 
 
 def _unread(bmc: Mapping[str, Any]) -> Optional[Problem]:
@@ -197,7 +203,8 @@ def _word(work: _Work, word: str, value: Any) -> None:
         why = WHY_NOT.get(word) or "this BIOS has no setting for it"
         work.give_up(word, why if work.table else "nobody knows this vendor's names; give them in bios_attributes")
         return
-    found = why = ""
+    found = ""
+    left: List[str] = []
     suffixes = bool(work.table and work.table.suffixes)
     for setting in settings:
         for name in find.names(setting, work.current, work.note, suffixes):
@@ -206,18 +213,20 @@ def _word(work: _Work, word: str, value: Any) -> None:
                 continue
             told = registry.entry(work.note, name)
             if told and told.get("read_only") and not find.fits(setting, value, name, told, work.current.get(name)):
-                why = why or "%s is read-only" % name
+                left.append("%s is read-only" % name)
                 continue
             choice = find.spell(setting, value, told, work.current.get(name))
             if choice is None:
-                why = why or find.cannot(name, value, told)
+                left.append(find.cannot(name, value, told))
                 continue
             found = name
-            if not choice.sure:
+            if not choice.sure or setting.display_decides and work.note is None:
                 work.result.doubtful = True
             _want(work, name, Wish(choice.value, word, False, _fitting(setting, value, name, told)))
     if not found:
-        work.give_up(word, why or "this BIOS has none of %s" % find.known_as(settings))
+        work.give_up(word, "; ".join(left) or "this BIOS has none of %s" % find.known_as(settings))
+    elif left:
+        work.result.warnings.append("%s is done without a part of it: %s" % (word, "; ".join(left)))
     for one in WORDS[word].values:
         if found and find.all_fit(settings, one, work.current, work.note, suffixes):
             work.result.before[word] = one
@@ -228,6 +237,7 @@ def _fitting(setting: Any, value: Any, name: str, told: Any) -> Callable[[Any], 
 
 
 def _want(work: _Work, name: str, wish: Wish) -> None:
+    work.result.shared.setdefault(name, []).append(wish.key)
     other = work.wishes.get(name)
     if other is not None and not other.fits(wish.value):
         message = "%s and %s are the same attribute here (%s), and cannot be %s and %s" % (
@@ -307,6 +317,7 @@ def _sort(work: _Work) -> None:
     lost = work.platform == "dell" and not work.bios.get("jobs")
     for name, wish in work.wishes.items():
         result.wanted[name], result.words[name] = wish.value, wish.key
+        result.shared.setdefault(name, [wish.key])
         result.current[name] = work.current.get(name)
         in_force, pending = _standing(work, name)
         if pending is NOTHING:
