@@ -306,6 +306,8 @@ def _standing(work: _Work, name: str) -> Tuple[Any, Any]:
             return NOTHING, pending
         if not work.bios.get("settings"):
             return NOTHING, current
+    if pending is not None and work.platform == "dell":  # what is there is pending, whatever is shown as current
+        return NOTHING, pending
     if pending is not None and not alike(pending, current):
         return current, pending
     return current, NOTHING
