@@ -88,7 +88,7 @@ ATTRIBUTES: dict[str, Doc] = {
 OTHERS: dict[str, list[Any]] = {  # values of enumerations that are no switch
     "SubNumaCluster": [D, "2-Way", "4-Way"], "SysProfile": ["PerfOptimized", "PerfPerWattOptimizedDapc", "Custom"],
     "ProcPwrPerf": ["MaxPerf", "SysDbpm", "OsDbpm"], "NumaNodesPerSocket": ["0", "1", "2", "4"],
-    "EnergyPerformanceBias": ["MaxPower", "BalancedPerformance", "BalancedEfficiency", "LowPower"], "BootMode": ["Bios", "Uefi"],
+    "EnergyPerformanceBias": ["MaxPower", "BalancedPerformance", "BalancedEfficiency", "LowPower"], "BootMode": ["Bios", "LegacyBios", "Uefi"],
     "MinProcIdlePower": ["C6", "C1E", "NoCStates"], "MinProcIdlePkgState": ["C6Retention", "C6NonRetention", "NoState"],
     "PowerRegulator": ["DynamicPowerSavings", "StaticLowPower", "StaticHighPerf", "OsControl"],
     "EnergyPerfBias": ["MaxPerf", "BalancedPerf", "BalancedPower", "PowerSavingsMode"],

@@ -33,8 +33,8 @@ class Comparison:
     """What is to be done about the BIOS of one machine. Submit `body` where it is not empty.
 
     wanted: attribute to value, as it is to be spelled; requested: those to be submitted now; pending: those submitted
-    before, waiting for a reset. restored: foreign pending values that the body takes back (foreign_pending: clear, where
-    the BMC has no action for it). words: attribute to the word or raw attribute that asked for it. reasons: why a
+    before, waiting for a reset. restored: values in force that the body asks for because others are pending: against what
+    was asked for, or foreign ones (foreign_pending: clear, where the BMC has no action for it). words: attribute to the word or raw attribute that asked for it. reasons: why a
     word or attribute is unsupported. shared: attribute to all words that it stands for (Dell: VT-x and VT-d are one).
     before: what a word is now, where it is one of its values.
     """
@@ -212,7 +212,7 @@ def _word(work: _Work, word: str, value: Any) -> None:
                 found = name
                 continue
             told = registry.entry(work.note, name)
-            if told and told.get("read_only") and not find.fits(setting, value, name, told, work.current.get(name)):
+            if told and told.get("read_only") and not find.fits(setting, value, told, work.current.get(name)):
                 left.append("%s is read-only" % name)
                 continue
             choice = find.spell(setting, value, told, work.current.get(name))
@@ -222,18 +222,18 @@ def _word(work: _Work, word: str, value: Any) -> None:
             found = name
             if not choice.sure or setting.display_decides and work.note is None:
                 work.result.doubtful = True
-            _want(work, name, Wish(choice.value, word, False, _fitting(setting, value, name, told)))
+            _want(work, name, Wish(choice.value, word, False, _fitting(setting, value, told)))
     if not found:
         work.give_up(word, "; ".join(left) or "this BIOS has none of %s" % find.known_as(settings))
     elif left:
         work.result.warnings.append("%s is done without a part of it: %s" % (word, "; ".join(left)))
     for one in WORDS[word].values:
         if found and find.all_fit(settings, one, work.current, work.note, suffixes):
-            work.result.before[word] = one
+            work.result.before.setdefault(word, one)
 
 
-def _fitting(setting: Any, value: Any, name: str, told: Any) -> Callable[[Any], bool]:
-    return lambda have: find.fits(setting, value, name, told, have)
+def _fitting(setting: Any, value: Any, told: Any) -> Callable[[Any], bool]:
+    return lambda have: find.fits(setting, value, told, have)
 
 
 def _want(work: _Work, name: str, wish: Wish) -> None:
@@ -253,7 +253,7 @@ def _secure_boot(work: _Work, value: bool) -> None:
     if have is None and work.table:
         for setting in work.table.words.get("secure_boot", ()):
             for name in find.names(setting, work.current, work.note, work.table.suffixes):
-                have = find.fits(setting, True, name, None, work.current.get(name))
+                have = find.fits(setting, True, None, work.current.get(name))
     if have is None:
         work.give_up("secure_boot", WHY_NOT["secure_boot"])
     elif have is not value:
@@ -266,26 +266,36 @@ def _profile(work: _Work) -> None:
     rule: Optional[Profile] = work.table.profile if work.table else None
     if rule is None or rule.name not in work.current:
         return
-    governed = [n for n, w in work.wishes.items() if n in rule.governs and not w.fits(work.current.get(n))]
+    mine, others = work.wishes.get(rule.name), [n for n in work.wishes if n in rule.governs]
+    if mine is not None and not mine.raw and others:  # whatever is in force: else the two would take turns
+        why = "%s would be %s, and cannot be beside %s" % (
+            rule.name, mine.value, " and ".join(dict.fromkeys(work.wishes[n].key for n in others)))  # fmt: skip
+        work.give_up(mine.key, why)
+        del work.wishes[rule.name]
+    governed = [
+        name for name, wish in work.wishes.items()
+        if name in rule.governs and (not wish.fits(work.current.get(name)) or _in_job(work, name))
+    ]  # fmt: skip
     _make_custom(work, rule, governed)
+
+
+def _in_job(work: _Work, name: str) -> bool:
+    """Whether an unfinished job is about it: then what is shown as current is not."""
+    return bool(work.bios.get("jobs")) and (work.bios.get("settings") or {}).get(name) is not None
 
 
 def _make_custom(work: _Work, rule: Profile, governed: List[str]) -> None:
     mine = work.wishes.get(rule.name)
     if not governed or (mine is not None and mine.fits(rule.custom)):
         return
-    if mine is not None and mine.raw:
+    if mine is not None:
         message = "%s is to be %s, but %s can be set only while it is %s" % (
             rule.name, mine.value, " and ".join(governed), rule.custom)  # fmt: skip
         fix = "give %s: %s in bios_attributes, or leave out %s: the profile decides" % (
             rule.name, rule.custom, " and ".join(dict.fromkeys(work.wishes[n].key for n in governed)))  # fmt: skip
         work.refuse(mine.key, mine.value, message, fix)
         return
-    if mine is not None:
-        work.give_up(mine.key, "%s would be lost: %s is %s for %s" % (
-            mine.value, rule.name, rule.custom, " and ".join(work.wishes[n].key for n in governed)))  # fmt: skip
-        del work.wishes[rule.name]
-    if alike(work.current.get(rule.name), rule.custom):
+    if alike(work.current.get(rule.name), rule.custom) and not _in_job(work, rule.name):
         return
     told = registry.entry(work.note, rule.name)
     spelled, fault = find.coerce(rule.custom, work.current.get(rule.name), told)
@@ -316,7 +326,8 @@ def _standing(work: _Work, name: str) -> Tuple[Any, Any]:
 def _sort(work: _Work) -> None:
     """Each wish is in force, pending, or to be requested."""
     result = work.result
-    lost = work.platform == "dell" and not work.bios.get("jobs")
+    by_job = work.platform == "dell"  # then taking a value back is a job, too, and needs the reset
+    lost = by_job and not work.bios.get("jobs")
     for name, wish in work.wishes.items():
         result.wanted[name], result.words[name] = wish.value, wish.key
         result.shared.setdefault(name, [wish.key])
@@ -325,6 +336,9 @@ def _sort(work: _Work) -> None:
         if pending is NOTHING:
             if not wish.fits(in_force):
                 result.requested[name] = wish.value
+        elif not by_job and in_force is not NOTHING and wish.fits(in_force) and not wish.fits(pending):
+            result.restored[name] = work.current.get(name)
+            result.warnings.append("%s is pending as %s: this is taken back" % (name, pending))
         elif not wish.fits(pending):
             result.requested[name] = wish.value
             result.warnings.append("%s is pending as %s: this is replaced by %s" % (name, pending, wish.value))
@@ -345,8 +359,8 @@ def _dependencies(work: _Work) -> None:
         if governed and rule.name not in work.wishes:
             _make_custom(work, rule, governed)
             if rule.name in work.wishes:
-                work.result.requested.clear()
-                work.result.pending.clear()
+                for table in (work.result.requested, work.result.pending, work.result.restored):
+                    table.clear()
                 _sort(work)
                 then = {**work.current, **work.result.wanted}
     for name in list(work.result.requested):
@@ -402,6 +416,7 @@ def _clear(work: _Work) -> None:
     if work.bios.get("clear_action"):
         result.requested.update(result.pending)
         result.pending.clear()
+        result.restored.clear()
         return
     for name, values in result.foreign_pending.items():
         if registry.blocked(work.note, name, work.current) is None and values["current"] is not None:

@@ -75,7 +75,8 @@ def cannot(name: str, value: Any, told: Told) -> str:
 
 def _candidates(setting: Setting, value: Any, told: Told) -> Tuple[Any, ...]:
     """Spellings of a word's value, best first."""
-    inverted = setting.display_decides and "disable" in plain((told or {}).get("text") or "")
+    shown = plain((told or {}).get("text") or "")
+    inverted = setting.display_decides and "disable" in shown and shown not in map(plain, setting.names)
     return setting.values.get((not value) if inverted else value, ())
 
 
@@ -84,7 +85,7 @@ def _switch(candidates: Sequence[Any]) -> Optional[bool]:
     return truth(candidates[0]) if candidates else None
 
 
-def fits(setting: Setting, value: Any, name: str, told: Told, have: Any) -> bool:
+def fits(setting: Setting, value: Any, told: Told, have: Any) -> bool:
     """Whether a value that was read is what the word asks for."""
     candidates = _candidates(setting, value, told)
     if have is None or not candidates:
@@ -101,7 +102,7 @@ def fits(setting: Setting, value: Any, name: str, told: Told, have: Any) -> bool
 def all_fit(settings: Sequence[Setting], value: Any, current: Mapping[str, Any], note: Told, suffixes: bool) -> bool:
     """Whether everything that a word sets has a value of the word now."""
     return all(
-        fits(setting, value, name, registry.entry(note, name), current.get(name))
+        fits(setting, value, registry.entry(note, name), current.get(name))
         for setting in settings
         for name in names(setting, current, note, suffixes)
     )
@@ -115,7 +116,7 @@ def spell(setting: Setting, value: Any, told: Told, present: Any) -> Optional[Sp
     if told and told.get("type") in ("Enumeration", "Boolean", "Integer"):
         found = _registered(candidates, told)
         return None if found is None else Spelled(found, True)
-    if fits(setting, value, "", told, present):
+    if fits(setting, value, told, present):
         return Spelled(present, True)
     on = _switch(candidates)
     styled = like(present, on) if on is not None else None

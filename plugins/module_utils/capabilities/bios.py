@@ -84,11 +84,13 @@ def _steps(options: Mapping[str, Any], result: bios.Comparison, bmc: Mapping[str
         if name in waiting:
             by_key.setdefault(result.words[name], []).append(name)
     steps = [_step(options, key, names, result, bmc) for key, names in by_key.items()]
-    if result.clear:
-        values = {name: one["pending"] for name, one in result.foreign_pending.items()}
+    if result.clear or result.restored:
+        pending = bmc["bios"].get("settings") or {}
+        names = dict.fromkeys([*result.restored, *(result.foreign_pending if result.clear else ())])
+        values = {name: pending.get(name) for name in names}
         steps.append(
             Step(
-                "bios", "foreign_pending", _listed(values), "cleared", "others left values that the next reboot would apply",
+                "bios", "foreign_pending", _listed(values), "cleared", "values are pending that were not asked for: the next reboot would apply them",
                 "none", "nothing but what is asked for is pending in %s" % (bmc["bios"].get("settings_path") or "the BMC"),
             )
         )  # fmt: skip
