@@ -310,14 +310,15 @@ def _make_custom(work: _Work, rule: Profile, governed: List[str]) -> None:
 
 def _standing(work: _Work, name: str) -> Tuple[Any, Any]:
     """(the value in force, the pending one or NOTHING). While a job is unfinished, nobody knows what is in force."""
-    current, pending = work.current.get(name), (work.bios.get("settings") or {}).get(name)
+    settings = work.bios.get("settings") or {}
+    current, pending = work.current.get(name), settings.get(name)
     if work.bios.get("jobs"):
         if pending is not None:
             return NOTHING, pending
-        if not work.bios.get("settings"):
+        if not settings:
             return NOTHING, current
-    if pending is not None and work.platform == "dell":  # what is there is pending, whatever is shown as current
-        return NOTHING, pending
+    if pending is not None and work.platform == "dell" and len(settings) < len(work.current):
+        return NOTHING, pending  # it lists what waits, without a job too, and may show that as current
     if pending is not None and not alike(pending, current):
         return current, pending
     return current, NOTHING
