@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nearmetal.bmc import captured
 from nearmetal.bmc.machine import Machine
 from nearmetal.bmc.server import BmcServer
 
@@ -225,3 +227,17 @@ def test_info_and_power(make: Any) -> None:
     assert once["changed"] and once["power_state"] == "On"
     wrong = module(rack, {"boot_once": "Floppy"}, "bmc_power")
     assert "Floppy" in wrong["msg"] and "Pxe" in wrong["msg"]
+
+
+def test_capture_with_the_bmc(make: Any) -> None:
+    rack = make(a="hpe", b="dell")
+    out = rack.folder / "b.tgz"
+    code, text = rack.run("capture", "b", "--bmc", "--out", str(out))
+    assert code == 0, text
+    with tarfile.open(out) as archive:
+        names = [n for n in archive.getnames() if n.startswith("redfish/")]
+        archive.extractall(rack.folder / "captured", [archive.getmember(n) for n in names], filter="data")
+    assert "redfish/dell-Systems_System.Embedded.1_Bios.json" in names, names
+    assert captured.load(rack.folder / "captured" / "redfish", "dell").current == rack.bmcs["b"].machine.current
+    code, text = rack.run("capture", "b", "--bmc", "--out", str(rack.folder / "none" / "b.tgz"))
+    assert code == 1, text

@@ -95,7 +95,7 @@ def read_bios(bmc: Bmc, document: dict[str, Any], path: str) -> None:
         raise BmcError("no_bios", f"{bmc.uri} ({_name(document)}): {path} has no attributes")
     about = current.get("@Redfish.Settings")
     about = about if isinstance(about, Mapping) else {}
-    pending = _settings(bmc, path, link(about, "SettingsObject"))
+    pending = settings(bmc, path, link(about, "SettingsObject"))
     body = pending.body or {}
     document["bios"] = {
         "path": path, "settings_path": body.get("@odata.id") or link(about, "SettingsObject"),
@@ -109,7 +109,7 @@ def read_bios(bmc: Bmc, document: dict[str, Any], path: str) -> None:
         document["bios"]["jobs"] = jobs.unfinished(bmc, document["bios"]["jobs_path"])
 
 
-def _settings(bmc: Bmc, path: str, named: str) -> Answer:
+def settings(bmc: Bmc, path: str, named: str) -> Answer:
     """The resource with pending values: the one that is named, else the usual one; without either there is none pending."""
     where = named or path.rstrip("/") + "/Settings"
     try:

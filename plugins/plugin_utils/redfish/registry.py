@@ -45,26 +45,27 @@ class Registries:
 
 def fetch(bmc: Bmc, name: str) -> Registry | None:
     """Read it; None where the BMC names none or does not have what it names (GB200)."""
-    if not name:
-        return None
+    entries = file(bmc, name)[1].get("RegistryEntries")
+    return condense(entries) if isinstance(entries, Mapping) else None
+
+
+def file(bmc: Bmc, name: str) -> tuple[str, dict[str, Any]]:
+    """The path of the file that a name stands for, and its contents; ("", {}) where there is none. Raises BmcError."""
     try:
-        where = _location(bmc, name)
-        found = bmc.get(where) if where else {}
+        where = _location(bmc, name) if name else ""
+        return (where, bmc.get(where)) if where else ("", {})
     except BmcError as err:
         if err.kind == "answer":
-            found = _compressed(bmc)
-        elif err.kind == "not_found":
-            return None
-        else:
-            raise
-    entries = found.get("RegistryEntries")
-    return condense(entries) if isinstance(entries, Mapping) else None
+            return f"{REGISTRIES}/{name}.json", _compressed(bmc)
+        if err.kind == "not_found":
+            return "", {}
+        raise
 
 
 def _location(bmc: Bmc, name: str) -> str:
     """The path of the file that a name stands for; "" where there is none."""
     try:
-        file = bmc.get(f"{REGISTRIES}/{name}")
+        found = bmc.get(f"{REGISTRIES}/{name}")
     except BmcError as err:
         if err.kind != "not_found":
             raise
@@ -72,10 +73,10 @@ def _location(bmc: Bmc, name: str) -> str:
         match = [p for p in members if _same(p.rstrip("/").rpartition("/")[2], name)]
         if not match:
             return ""
-        file = bmc.get(match[0])
-    if "RegistryEntries" in file:
+        found = bmc.get(match[0])
+    if "RegistryEntries" in found:
         return f"{REGISTRIES}/{name}"
-    places = [p for p in file.get("Location") or () if isinstance(p, Mapping)]
+    places = [p for p in found.get("Location") or () if isinstance(p, Mapping)]
     places.sort(key=lambda p: not str(p.get("Language") or "en").lower().startswith("en"))
     for place in places:
         where = place.get("Uri")
