@@ -88,7 +88,8 @@ ATTRIBUTES: dict[str, Doc] = {
 OTHERS: dict[str, list[Any]] = {  # values of enumerations that are no switch
     "SubNumaCluster": [D, "2-Way", "4-Way"], "SysProfile": ["PerfOptimized", "PerfPerWattOptimizedDapc", "Custom"],
     "ProcPwrPerf": ["MaxPerf", "SysDbpm", "OsDbpm"], "NumaNodesPerSocket": ["0", "1", "2", "4"],
-    "EnergyPerformanceBias": ["MaxPower", "BalancedPerformance", "BalancedEfficiency", "LowPower"], "BootMode": ["Bios", "LegacyBios", "Uefi"],
+    "EnergyPerformanceBias": ["MaxPower", "BalancedPerformance", "BalancedEfficiency", "LowPower"],
+    "BootMode": ["Bios", "LegacyBios", "Uefi"],
     "MinProcIdlePower": ["C6", "C1E", "NoCStates"], "MinProcIdlePkgState": ["C6Retention", "C6NonRetention", "NoState"],
     "PowerRegulator": ["DynamicPowerSavings", "StaticLowPower", "StaticHighPerf", "OsControl"],
     "EnergyPerfBias": ["MaxPerf", "BalancedPerf", "BalancedPower", "PowerSavingsMode"],
@@ -98,7 +99,8 @@ OTHERS: dict[str, list[Any]] = {  # values of enumerations that are no switch
     "OperatingModes_ChooseOperatingMode": ["MaximumEfficiency", "MaximumPerformance", "Efficiency_FavorPerformance", "CustomMode"],
     "Power_PlatformControlledType": ["MaximumPerformance", "Efficiency_FavorPerformance", "Efficiency_FavorPower"],
     "Memory_SocketInterleave": ["NUMA", "NonNUMA"], "BootModes_SystemBootMode": ["UEFIMode", "LegacyMode"],
-    "Memory_NUMANodesperSocket": ["NPS1", "NPS2", "NPS4"], "SNC": ["Auto", "Disable", "Enable SNC2 (2-clusters)", "Enable SNC4 (4-clusters)"],
+    "Memory_NUMANodesperSocket": ["NPS1", "NPS2", "NPS4"],
+    "SNC": ["Auto", "Disable", "Enable SNC2 (2-clusters)", "Enable SNC4 (4-clusters)"],
     "PackageCState": ["C0/C1 state", "C2 state", "C6(non Retention) state", "C6(Retention) state", "No Limit", "Auto"],
     "CPUC6Report": ["Disable", "Enable", "Auto"], "RelaxedOrdering": ["No", "Yes"], "SMTControl": [D, "Auto"],
     "PCIeMaxReadRequestSize": ["Auto", "128B", "256B", "512B", "1024B", "2048B", "4096B"],
@@ -177,7 +179,9 @@ CAPTURED = {
     "lenovo": ("libredfish-lenovo-Systems_1_Bios.json", "libredfish-lenovo-Systems_1_Bios_Pending.json"),
     "supermicro": ("libredfish-supermicro-Systems_1_Bios.json", "libredfish-supermicro-Systems_1_Bios_SD.json"),
     "nvidia_dgx": ("libredfish-nvidia_viking-Systems_DGX_Bios.json", "libredfish-nvidia_viking-Systems_DGX_Bios_SD.json"),
-    "nvidia_grace": ("libredfish-nvidia_gb200-Systems_System_0_Bios.json", "libredfish-nvidia_gb200-Systems_System_0_Bios_Settings.json"),
+    "nvidia_grace": (
+        "libredfish-nvidia_gb200-Systems_System_0_Bios.json", "libredfish-nvidia_gb200-Systems_System_0_Bios_Settings.json",
+    ),
 }  # fmt: skip
 
 

@@ -34,8 +34,9 @@ class Comparison:
 
     wanted: attribute to value, as it is to be spelled; requested: those to be submitted now; pending: those submitted
     before, waiting for a reset. restored: values in force that the body asks for because others are pending: against what
-    was asked for, or foreign ones (foreign_pending: clear, where the BMC has no action for it). words: attribute to the word or raw attribute that asked for it. reasons: why a
-    word or attribute is unsupported. shared: attribute to all words that it stands for (Dell: VT-x and VT-d are one).
+    was asked for, or foreign ones (foreign_pending: clear, where the BMC has no action for it). words: attribute to the word or raw
+    attribute that asked for it. reasons: why a word or attribute is unsupported. shared:
+    attribute to all words that it stands for (Dell: VT-x and VT-d are one).
     before: what a word is now, where it is one of its values.
     """
 

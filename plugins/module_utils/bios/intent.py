@@ -49,7 +49,7 @@ def _near(name: str, known: Mapping[str, Any]) -> str:
     by_form = {plain(k): k for k in known}
     near = [by_form[form] for form in difflib.get_close_matches(plain(name), list(by_form), n=3, cutoff=0.65)]
     other = OTHER_NAMES.get(plain(name))
-    near = [other] if other in known else near
+    near = [other] if other is not None and other in known else near
     near += [k for k in known if plain(name) and plain(name) in plain(k) and k not in near]
     return "did you mean %s?" % " or ".join(near[:3]) if near else ""
 

@@ -27,6 +27,8 @@ _SIGNS = (
     ("lenovo", ("OperatingModes_ChooseOperatingMode",)),
     ("hpe", ("WorkloadProfile", "RestoreManufacturingDefaults")),
     ("hpe", ("WorkloadProfile", "ServerConfigLockStatus")),
+    ("hpe", ("WorkloadProfile", "MinProcIdlePower")),
+    ("hpe", ("WorkloadProfile", "Sriov")),
     ("bluefield", ("EnableSMMU",)),
     ("bluefield", ("Enable SMMU",)),
     ("bluefield", ("HostPrivilegeLevel", "InternalCPUModel")),

@@ -90,8 +90,9 @@ def _steps(options: Mapping[str, Any], result: bios.Comparison, bmc: Mapping[str
         values = {name: pending.get(name) for name in names}
         steps.append(
             Step(
-                "bios", "foreign_pending", _listed(values), "cleared", "values are pending that were not asked for: the next reboot would apply them",
-                "none", "nothing but what is asked for is pending in %s" % (bmc["bios"].get("settings_path") or "the BMC"),
+                "bios", "foreign_pending", _listed(values), "cleared",
+                "values are pending that were not asked for: the next reboot would apply them", "none",
+                "nothing but what is asked for is pending in %s" % (bmc["bios"].get("settings_path") or "the BMC"),
             )
         )  # fmt: skip
     return steps

@@ -251,8 +251,8 @@ def test_supermicro_by_stem_and_by_display_name() -> None:
 
 def test_raw_names_without_or_with_an_old_suffix() -> None:
     machine = bmc("supermicro")
-    for given in ("SR_IOVSupport", "SR_IOVSupport_0047"):
-        assert bios.compare(ask(attributes={given: "Enabled"}), machine).requested == {"SR_IOVSupport_002B": "Enabled"}
+    for raw in ("SR_IOVSupport", "SR_IOVSupport_0047"):
+        assert bios.compare(ask(attributes={raw: "Enabled"}), machine).requested == {"SR_IOVSupport_002B": "Enabled"}
     (problem,) = bios.compare(ask(attributes={"HotPlug": "Disabled"}), machine).problems
     assert "HotPlug_00E6, HotPlug_00EF" in problem.fix
 
@@ -532,7 +532,9 @@ def test_turning_on() -> None:
 @pytest.mark.parametrize(
     ("options", "value", "hint"),
     [
-        (ask(hyperthreading=False), "hyperthreading", "did you mean smt?"), (ask(xyzzy=1), "xyzzy", "take one of smt"), (ask(sriov_=True), "sriov_", "did you mean sriov"),
+        (ask(hyperthreading=False), "hyperthreading", "did you mean smt?"),
+        (ask(xyzzy=1), "xyzzy", "take one of smt"),
+        (ask(sriov_=True), "sriov_", "did you mean sriov"),
         (ask(numa=2), "numa", "l3_as_numa"), (ask(c_state=False), "c_state", "c_states"),
         (ask(smt="perhaps"), "perhaps", "true, false"), (ask(smt=None), None, "true, false"), (ask(numa_per_socket=3), 3, "1, 2, 4"),
         (ask(power_profile="fast"), "fast", "performance, balanced, efficiency"), (ask(max_read_request=100), 100, "4096"),
@@ -564,6 +566,17 @@ def test_tables_know_only_words_and_values_that_there_are() -> None:
                 assert all(setting.values.values()), (name, word)
     for preset in bios.PRESETS.values():
         assert bios.intent_problems(ask(**preset)) == []
+
+
+def test_the_page_names_every_attribute() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs" / "bios.md").read_text()
+    for table in maps.TABLES.values():
+        assert table.profile is None or f"`{table.profile.name}`" in page
+        for word, settings in table.words.items():
+            assert f"| `{word}`" in page
+            for setting in settings:
+                for name in setting.names if not setting.every else ("SocketNPcieNAdvertiseACS",):
+                    assert f"`{name.removeprefix('Processors_') if word == 'prefetchers' else name}`" in page, name
 
 
 # --- properties
