@@ -43,6 +43,8 @@ def read_bmc(
             return document
     except BmcError as err:
         return empty(uri if err.kind != "options" else "", str(err))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as err:  # of one BMC: the others go on
+        return empty(uri, f"{uri} sends what is no proper Redfish ({type(err).__name__}: {str(err)[:100]})")
 
 
 def read_many(

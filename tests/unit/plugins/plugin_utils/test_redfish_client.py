@@ -11,6 +11,7 @@ import pytest
 import small_bmc
 from ansible_collections.nearmetal.rack.plugins.plugin_utils import redfish
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.redfish import Access, Bmc, BmcError
+from ansible_collections.nearmetal.rack.plugins.plugin_utils.redfish.power import Power
 from small_bmc import BIOS, PASSWORD, ROOT, SESSIONS, SETTINGS, SYSTEM, SmallBmc, hang_up, status
 
 
@@ -219,3 +220,41 @@ def test_no_addresses(text: str) -> None:
     with pytest.raises(BmcError, match="bios_baseuri") as caught:
         redfish.access({"baseuri": text})
     assert "p4ss" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path, name, value", [
+    (SYSTEM, "Boot", ["Pxe"]), (BIOS, "@Redfish.Settings", "none"), (BIOS, "Attributes", None), (SYSTEM, "Actions", "none"),
+    ("/redfish/v1/Systems", "Members", []), ("/redfish/v1/Systems", "Members", 7), (SETTINGS, "Attributes", [1]),
+    (SYSTEM, "Bios", None), (BIOS, "@Redfish.Settings", {"SettingsObject": {"@odata.id": "/redfish/v1/Nothing"}}),
+])  # fmt: skip
+def test_a_bmc_that_sends_nonsense_is_an_error_of_its_own(bmc: SmallBmc, path: str, name: str, value: Any) -> None:
+    bmc.resources[path][name] = value
+    options = {"baseuri": bmc.url, "username": "admin", "password": PASSWORD, "timeout": 5}
+    document = redfish.read_bmc(options, sleep=lambda s: None)
+    assert document["error"].startswith(bmc.url) or document["bios"]["current"], document
+    assert not bmc.sessions
+
+
+def test_what_is_read(bmc: SmallBmc) -> None:
+    registries = redfish.Registries()
+    options = {"baseuri": bmc.url, "username": "admin", "password": PASSWORD, "timeout": 5}
+    document = redfish.read_bmc(options, lambda options, found: True, registries)
+    assert document["system"] == SYSTEM and document["health"] == "OK"
+    assert document["bios"]["current"] == {"Smt": "Enabled", "AdminPassword": "***", "Cores": 8}
+    assert document["bios"]["settings_etag"] == 'W/"1"' and document["bios"]["apply_times"] == ["OnReset"]
+    assert document["registry"]["Smt"]["values"] == ["Enabled", "Disabled"]
+    assert document["registry"]["Cores"]["max"] == 8
+    bmc.log.clear()
+    again = redfish.read_bmc(options, lambda options, found: True, registries)
+    assert again["registry"] is document["registry"] and len(bmc.log) == 7
+
+
+def test_power_without_a_power_cycle(bmc: SmallBmc) -> None:
+    with connect(bmc) as client:
+        power = Power(client, sleep=lambda s: None)
+        assert power.set("cycle") and power.state == "On"
+        kinds = [b["ResetType"] for m, _p, _h, b in bmc.sent if m == "POST" and "Reset" in _p]
+        assert kinds == ["ForceOff", "On"]
+        with pytest.raises(BmcError, match="offers None, Pxe"):
+            power.boot_once("Cd")
+        assert power.boot_once("Pxe") and not power.boot_once("Pxe")
