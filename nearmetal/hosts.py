@@ -23,16 +23,19 @@ class Observed:
     failed: dict[str, str]
 
 
-def observe_hosts(hosts: Sequence[str], inventory: str = "", become: bool = False, raw: bool = False) -> Observed:
+def observe_hosts(
+    hosts: Sequence[str], inventory: str = "", become: bool = False, raw: bool = False, bmc: bool = False
+) -> Observed:
     """State documents of the hosts, or with `raw` the files they were read from, as the collector sends them.
 
     Without an inventory the names are what ssh understands ([user@]name, aliases of ~/.ssh/config);
-    localhost is this machine. With one they are patterns in it, none meaning all its hosts.
+    localhost is this machine. With one they are patterns in it, none meaning all its hosts. bmc: with the resources of
+    the host's BMC, which its variables bios_* name, under "bmc".
     """
     with tempfile.TemporaryDirectory(prefix="nearmetal-") as scratch:
         folder = Path(scratch) / "documents"
         folder.mkdir()
-        variables = {"nearmetal_observe_dir": str(folder), "nearmetal_observe_raw": raw}
+        variables = {"nearmetal_observe_dir": str(folder), "nearmetal_observe_raw": raw, "nearmetal_observe_bmc": bmc}
         outcome = run_playbook(
             "inspect", inventory or _plain_inventory(hosts, Path(scratch)), Path(scratch) / "run",
             limit=",".join(hosts) if inventory else "", options=["--become"] if become else [], variables=variables,

@@ -41,17 +41,18 @@ class Scrubber:
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: not one of {', '.join(KINDS)}")
         self.kinds = frozenset(KINDS) - set(keep)
-        self._known: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._count: dict[str, int] = {}
         names = {name.strip() for name in hostnames} | {name.strip().partition(".")[0] for name in hostnames}
         words = sorted((n for n in names if len(n) > 2 and n not in COMMON_NAMES), key=len, reverse=True)
         self._hostname = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, words))})(?![\w-])") if words else None
 
-    def _pseudonym(self, kind: str, value: str, form: str) -> str:
-        known = self._known.get(value.lower())
+    def known(self, kind: str, value: str, form: str) -> str:
+        """The pseudonym of a value, made by the form where it has none yet."""
+        known = self._names.get(value.lower())
         if known is None:
             number = self._count[kind] = self._count.get(kind, 0) + 1
-            known = self._known[value.lower()] = form % number
+            known = self._names[value.lower()] = form % number
         return known
 
     def text(self, path: str, text: str) -> str:
@@ -70,17 +71,17 @@ class Scrubber:
             text = PBKDF2.sub("REDACTED", GRUB_PASSWORD.sub(r"\1user REDACTED", text))
             text = URL_USER.sub("REDACTED", SECRET_WORD.sub(r"\1REDACTED", text))
         if "uuids" in self.kinds:
-            text = UUID.sub(lambda m: self._pseudonym("uuid", m[0], "00000000-0000-4000-8000-%012x"), text)
-            text = MACHINE_ID.sub(lambda m: self._pseudonym("machine", m[0], "%032x"), text)
-            text = PART_ID.sub(lambda m: self._pseudonym("part", m[0], "0000-%04X"), text)
+            text = UUID.sub(lambda m: self.known("uuid", m[0], "00000000-0000-4000-8000-%012x"), text)
+            text = MACHINE_ID.sub(lambda m: self.known("machine", m[0], "%032x"), text)
+            text = PART_ID.sub(lambda m: self.known("part", m[0], "0000-%04X"), text)
         if "serials" in self.kinds:
-            text = NAMES.sub(lambda m: self._pseudonym("serial", m[0], "serial-%d"), text)
+            text = NAMES.sub(lambda m: self.known("serial", m[0], "serial-%d"), text)
         if "macs" in self.kinds:
             text = MAC.sub(self._mac, text)
         if "addresses" in self.kinds:
             text = IPV4.sub(self._ipv4, text)
-            text = IPV6.sub(lambda m: self._pseudonym("ipv6", m[0], "2001:db8::%x"), text)
-            text = URL_HOST.sub(lambda m: self._pseudonym("url", m[0], "host%d.example"), text)
+            text = IPV6.sub(lambda m: self.known("ipv6", m[0], "2001:db8::%x"), text)
+            text = URL_HOST.sub(lambda m: self.known("url", m[0], "host%d.example"), text)
         if self._hostname is not None and "hostnames" in self.kinds:
             text = self._hostname.sub("host", text)
         return text
@@ -89,7 +90,7 @@ class Scrubber:
         octets = match[0].replace("-", ":")
         if not octets.replace(":", "").strip("0") or not octets.replace(":", "").lower().strip("f"):
             return match[0]
-        pseudonym = self._pseudonym("mac", octets, "02:00:00:00:%04x")
+        pseudonym = self.known("mac", octets, "02:00:00:00:%04x")
         head, tail = pseudonym.rsplit(":", 1)
         six = f"{head}:{tail[:2]}:{tail[2:]}" if len(tail) == 4 else pseudonym
         return match[0][:2] + "-" + six.replace(":", "-")[3:] if "-" in match[0] else six
@@ -97,7 +98,7 @@ class Scrubber:
     def _ipv4(self, match: re.Match[str]) -> str:
         if match[0].startswith(("0.", "127.", "255.")):
             return match[0]  # a mask, or no address of anybody
-        number = self._pseudonym("ipv4", match[0], "%d")
+        number = self.known("ipv4", match[0], "%d")
         return f"198.18.{int(number) // 250}.{int(number) % 250 + 1}"
 
     def files(self, files: Mapping[str, str | bytes]) -> dict[str, str | bytes]:

@@ -83,6 +83,7 @@ def _table(machine: Machine) -> dict[str, Callable[[Machine, str], Document]]:
     if machine.registry is not None:
         table[f"{ROOT}/Registries/{machine.traits.registry}"] = _registry_file
         table[registry_path(machine)] = _registry
+    machine.unfinished()  # those whose time has come have run
     for jobs in job_paths(machine):
         table[jobs] = lambda m, p: collection(p, "DellJob", "Jobs", [f"{p}/{j.id}" for j in m.jobs], [
             job_document(j, f"{p}/{j.id}") for j in m.jobs])  # fmt: skip

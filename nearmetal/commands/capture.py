@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nearmetal import __version__, archives, core
+from nearmetal import __version__, archives, bmc_capture, core
 from nearmetal.commands import options
 from nearmetal.commands.inspect import Become, OptionalInventory, Sysroot
 from nearmetal.errors import BAD_INTENT, FAILED, USAGE, NearmetalError
@@ -26,11 +26,11 @@ Snapshot = dict[str, Any]
 """What the collector brings home: files, links, errors by path; folders; live."""
 
 
-def read_host(host: str, inventory: str, become: bool) -> Snapshot:
-    """Snapshot of a live host."""
+def read_host(host: str, inventory: str, become: bool, bmc: bool = False) -> Snapshot:
+    """Snapshot of a live host; with its BMC's resources."""
     if inventory:
         options.check_inventory(inventory)
-    observed = observe_hosts([host], inventory, become, raw=True)
+    observed = observe_hosts([host], inventory, become, raw=True, bmc=bmc)
     if observed.failed:
         raise NearmetalError("; ".join(f"{name}: {message}" for name, message in observed.failed.items()), FAILED)
     if len(observed.documents) != 1:
@@ -90,7 +90,7 @@ def scrub(data: Snapshot, keep: list[str], name: str) -> Snapshot:
     except ValueError as err:
         raise NearmetalError(f"--keep: {err}", USAGE) from err
     return {
-        "files": scrubber.files(data["files"]),
+        "files": {**scrubber.files(data["files"]), **bmc_capture.files(data.get("bmc") or {}, scrubber)},
         "links": {scrubber.line(path): scrubber.line(target) for path, target in data["links"].items()},
         "errors": {scrubber.line(path): reason for path, reason in data["errors"].items()},
         "folders": [scrubber.line(path) for path in data["folders"]],
@@ -141,17 +141,18 @@ def capture(
     sysroot: Sysroot = None, inventory: OptionalInventory = "",
     out: Annotated[Path | None, typer.Option("--out", help="Archive to write (HOST.capture.tar.gz).")] = None,
     keep: Annotated[str, typer.Option(help=f"Kinds to leave in, with commas: {', '.join(KINDS)}.")] = "",
-    bmc: Annotated[bool, typer.Option("--bmc", help="Capture the BMC, too.")] = False,
+    bmc: Annotated[bool, typer.Option("--bmc", help="With the BIOS resources of its BMC, which bios_* name, in redfish/.")] = False,
     become: Become = False,
 ) -> None:  # fmt: skip
     """Save what the probe reads, without serials, MACs, addresses, UUIDs, host names, secrets."""
-    if bmc:
-        raise NearmetalError("--bmc: this version has no BMC client; capture the host alone, without --bmc", USAGE)
+    if bmc and not (host and inventory):
+        raise NearmetalError("--bmc needs a host of an inventory (-i) with the variables bios_baseuri, bios_username and "
+                             "bios_password", USAGE)  # fmt: skip
     if bool(host) == (sysroot is not None):
         raise NearmetalError("give one host, or --sysroot PATH", USAGE)
     kinds = [kind.strip() for kind in keep.split(",") if kind.strip()]
     scrub({"files": {}, "links": {}, "errors": {}, "folders": [], "live": False}, kinds, "")  # bad --keep: say so first
-    data = read_tree(sysroot) if sysroot is not None else read_host(host, inventory, become)
+    data = read_tree(sysroot) if sysroot is not None else read_host(host, inventory, become, bmc)
     name = host or (sysroot.name.split(".")[0] if sysroot is not None else "")
     target = out or Path(f"{name.rpartition('@')[2]}.capture.tar.gz")
     clean = scrub(data, kinds, host)

@@ -9,7 +9,7 @@ import contextlib
 import time
 from typing import Any
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.nearmetal.rack.plugins.plugin_utils import guarding, planning
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.lifeline import end_with_parent
@@ -40,10 +40,7 @@ class ActionModule(ActionBase):
             calls = {name: plan["calls"][name]} if name in plan["calls"] else {}
         done = {**result, "changed": False, "steps": _steps(plan, calls), "reboot_required": plan["reboot"], "diff": []}
         for call in calls.values():
-            answer = self._execute_module(
-                module_name=call["module"], module_args=dict(call["args"], root=planning.root(variables)),
-                task_vars=variables,
-            )  # fmt: skip
+            answer = self._carry_out(call, variables)
             done["changed"] = done["changed"] or answer.get("changed", False)
             diff = answer.get("diff") or []
             done["diff"] += diff if isinstance(diff, list) else [diff]
@@ -58,6 +55,25 @@ class ActionModule(ActionBase):
                 if problem:
                     return {**done, "failed": True, "msg": f"{name}: {problem}"}
         return done
+
+    def _carry_out(self, call: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Ship the module to the host; where it is an action of the controller (BIOS settings), run that here."""
+        actions = self._shared_loader_obj.action_loader
+        if not actions.has_plugin(call["module"]):
+            args = dict(call["args"], root=planning.root(variables))
+            answer: dict[str, Any] = self._execute_module(module_name=call["module"], module_args=args, task_vars=variables)
+            return answer
+        task = self._task.copy()
+        task.args = dict(call["args"])
+        action = actions.get(
+            call["module"], task=task, connection=self._connection, play_context=self._play_context, loader=self._loader,
+            templar=self._templar, shared_loader_obj=self._shared_loader_obj,
+        )  # fmt: skip
+        try:
+            answer = action.run(task_vars=variables)
+        except AnsibleActionFail as err:
+            answer = {"failed": True, "msg": err.message}
+        return answer
 
     def _confirm(self, guard: dict[str, Any]) -> str:
         """Tell the host over a new connection that it is reached; "" where the change stays."""

@@ -34,9 +34,19 @@ class ActionModule(ActionBase):
         if not folder:
             return {"changed": False, "state": observe(host)}
         raw = (task_vars or {}).get("nearmetal_observe_raw")
-        document = {name: getattr(host, name) for name in RAW} if raw else observe(host)
+        document: Mapping[str, Any] = {name: getattr(host, name) for name in RAW} if raw else observe(host)
+        if (task_vars or {}).get("nearmetal_observe_bmc"):
+            document = {**document, "bmc": self._bmc(task_vars or {})}
         _write(Path(folder) / ((task_vars or {})["inventory_hostname"] + ".json"), document)
         return {"changed": False}
+
+    def _bmc(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Resources of the host's BMC as they are. Raises AnsibleActionFail."""
+        from ansible_collections.nearmetal.rack.plugins.plugin_utils import bmcs
+        from ansible_collections.nearmetal.rack.plugins.plugin_utils.redfish import capturing
+
+        with bmcs.session(bmcs.options_of({}, variables, self._templar.template, ())) as bmc:
+            return capturing.documents(bmc)
 
 
 RAW = ("files", "links", "errors", "folders", "live", "commands")

@@ -18,7 +18,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
-    _VALID_ARGS = frozenset(("capabilities", "validate_only", "expect_converged", "expected"))
+    _VALID_ARGS = frozenset(("capabilities", "validate_only", "expect_converged", "expected", "bmcs_read"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return {changed: false, plan: document of loop.decide}; failed where there are problems."""
@@ -27,10 +27,16 @@ class ActionModule(ActionBase):
         gc.disable()  # this worker ends with this task: what it leaves is not worth looking for
         plan = planning.plan_host(
             self, task_vars or {}, tuple(args.get("capabilities") or ()), bool(args.get("validate_only")),
-            tuple(args.get("expected") or ()),
+            tuple(args.get("expected") or ()), str(args.get("bmcs_read") or ""),
         )
         result.update(changed=False, plan=plan)
         message = planning.complaint(plan, bool(args.get("expect_converged")))
         if message:
             result.update(failed=True, msg=message)
         return result
+
+
+def _bmcs(variables: dict[str, Any]) -> str:
+    """The folder that bmc_read has left. Taken from the variable here: a template in the task would cost each worker more."""
+    registered = variables.get("nearmetal_bmcs")
+    return str(registered.get("folder") or "") if isinstance(registered, dict) else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.nearmetal.rack.plugins.plugin_utils import rebooting
+from ansible_collections.nearmetal.rack.plugins.plugin_utils import bmcs, rebooting
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.lifeline import end_with_parent
 
 
@@ -31,7 +31,8 @@ class ActionModule(ActionBase):
         noted = self._execute_module(module_name="nearmetal.rack.reboot", module_args=args, task_vars=task_vars)
         if noted.get("failed") or self._task.check_mode:
             return {**result, **noted}
-        problem = self._go_down(bool(args.get("power_cycle")))
+        bmc = bmcs.HostBmc(task_vars or {}, self._templar.template)
+        problem = self._go_down(bool(args.get("power_cycle")), bmc)
         if problem:
             return {**result, "failed": True, "msg": problem, "note": noted["note"]}
         try:
@@ -39,13 +40,22 @@ class ActionModule(ActionBase):
                 noted["note"]["boot_id"], float(args.get("timeout") or 900), self._ask, time.monotonic, time.sleep
             )
         except rebooting.NotBack as err:
-            return {**result, "failed": True, "rebooted": False, "msg": f"reboot: {err}", "note": noted["note"]}
+            said = ". ".join(filter(None, (str(err), bmc.power_words())))
+            return {**result, "failed": True, "rebooted": False, "msg": f"reboot: {said}", "note": noted["note"]}
         with contextlib.suppress(AnsibleError):
             self._low_level_execute_command(rebooting.SETTLED)
-        return {**result, "changed": True, "rebooted": True, "elapsed": round(elapsed, 1), "note": noted["note"]}
+        warnings = [*result.get("warnings", ()), *filter(None, (bmc.wait_for_jobs(),))]
+        return {
+            **result, "changed": True, "rebooted": True, "elapsed": round(elapsed, 1), "note": noted["note"], "warnings": warnings,
+        }  # fmt: skip
 
-    def _go_down(self, power_cycle: bool) -> str:
+    def _go_down(self, power_cycle: bool, bmc: bmcs.HostBmc) -> str:
         """Tell the host to; why it did not, or "". A connection that ends meanwhile is what is wanted."""
+        if power_cycle and bmc:
+            with contextlib.suppress(AnsibleError):
+                self._low_level_execute_command(rebooting.SYNC)
+            words = bmc.power_cycle()
+            return f"the host's BMC did not take the power cycle: {words}" if words else ""
         try:
             said = self._low_level_execute_command(rebooting.POWER_CYCLE if power_cycle else rebooting.REBOOT)
         except AnsibleConnectionFailure:

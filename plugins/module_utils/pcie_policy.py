@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from . import acs, mlxconfig, pcie_settings
+from . import acs, bios, mlxconfig, pcie_settings
 from . import cmdline as line
 from .model import Call, Decision, Problem, Step
 from .state import Function, State
@@ -144,7 +144,8 @@ def _ways(options: Mapping[str, Any], state: State) -> Ways:
         return Ways("", {}, {}, [])
     policy = options.get("acs", acs.VM)
     masks, faults = acs.masks(paths, policy, state["pci"], state.get("pcie", {}))
-    on = options["mode"] != "off" if options.get("mode") else bool(state["iommu"]["units"])
+    coming = bios.turning_on(options.get("bios"), state.get("bmc"), "iommu")
+    on = options["mode"] != "off" if options.get("mode") else bool(state["iommu"]["units"]) or coming
     if policy == acs.VM and not on and state["live"]:
         fix = "set iommu_mode: passthrough; without translation there is nothing to redirect to"
         faults = [*faults, acs.Fault(policy, "iommu_acs is vm, but no IOMMU is in use", fix)]

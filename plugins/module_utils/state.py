@@ -402,6 +402,7 @@ class BmcBios(TypedDict):
     messages: List[str]  # of @Redfish.Settings: what the BIOS said of the last values
     clear_action: str
     jobs: List[Dict[str, Any]]  # unfinished jobs that configure the BIOS (Dell)
+    jobs_path: str  # where they are; "" where there are none
 
 
 class BmcRequired(TypedDict):

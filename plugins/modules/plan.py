@@ -33,6 +33,12 @@ options:
     type: list
     elements: str
     default: []
+  bmcs_read:
+    description:
+      - Take what the BMC says from the result of M(nearmetal.rack.bmc_read), which the play has registered as
+        C(nearmetal_bmcs), if the host's BMC is in it. Else it is read here, while the host is observed.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.

@@ -15,6 +15,8 @@ description:
     have ended their work in it.
   - After it, M(nearmetal.rack.plan) on any controller sees whether the host was already rebooted for the same thing in
     vain, and refuses to do so again.
+  - Where the host has a BMC (C(bios_baseuri)), waits for its jobs that change BIOS settings (Dell), for C(bios_job_timeout)
+    seconds at most, and tells of the host's power where it does not come back.
   - Fewer round trips than M(ansible.builtin.reboot), and it ends when the program that started it dies.
 options:
   reason:
@@ -28,7 +30,7 @@ options:
   power_cycle:
     description:
       - Switch the power off and on instead, for settings of the firmware that a warm reboot does not load. By the host's
-        own BMC, which C(ipmitool) on the host asks.
+        BMC, over Redfish where C(bios_baseuri) names it, else by C(ipmitool) on the host.
     type: bool
     default: false
   timeout:

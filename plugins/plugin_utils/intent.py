@@ -9,6 +9,7 @@ import difflib
 import gc
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -26,8 +27,12 @@ GENERAL = "nearmetal"
 GENERAL_VARIABLES = {
     "nearmetal_batch", "nearmetal_max_failures", "nearmetal_reboot_ok", "nearmetal_reboot_retry",
     "nearmetal_reboot_timeout", "nearmetal_root", "nearmetal_plan", "nearmetal_expected", "nearmetal_run_dir",
-    "nearmetal_differs", "nearmetal_sim", "nearmetal_sim_dir",
+    "nearmetal_differs", "nearmetal_sim", "nearmetal_sim_dir", "nearmetal_bmcs", "nearmetal_bmc_connections",
 }  # fmt: skip
+
+
+HIDDEN = "***"
+_SECRET_NAME = re.compile(r"(?i)pas+w|pwd|pas+phrase|secret|token|credential|api_?key")
 
 
 def _capabilities() -> dict[str, ModuleType]:
@@ -73,7 +78,7 @@ def read_intent(
         if name not in _KNOWN:
             found.append(_misspelt(name, variables[name]))
         elif owner in CAPABILITIES and (not wanted or owner in wanted):
-            values.setdefault(owner, {})[name] = _plain(template(variables[name]))
+            values.setdefault(owner, {})[name] = plain(template(variables[name]))
     intent = {}
     for owner, given in values.items():
         result = _VALIDATORS[owner].validate(given)
@@ -83,14 +88,14 @@ def read_intent(
     return intent, found
 
 
-def _plain(value: Any) -> Any:
-    """The same without ansible's tags on every string, which are slow to copy and do not travel."""
+def plain(value: Any) -> Any:
+    """A value as it is, without ansible's tags on every string, which are slow to copy and do not travel."""
     if isinstance(value, str):
         return format(value)
     if isinstance(value, Mapping):
-        return {_plain(k): _plain(v) for k, v in value.items()}
+        return {plain(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value
 
 
@@ -104,12 +109,36 @@ def _misspelt(name: str, value: Any) -> Problem:
     owner = _owner(name)
     all_of_owner = f"variables of {owner}: {', '.join(sorted(SPECS.get(owner, GENERAL_VARIABLES)))}"
     fix = f"did you mean {' or '.join(near)}?" if near else all_of_owner
-    return Problem(name, _short(value), "no such variable", fix)
+    hide = value is not None and any(_secret(n) for n in (name, *near))
+    return Problem(name, HIDDEN if hide else _short(value), "no such variable", fix)
 
 
 def _malformed(owner: str, given: Mapping[str, Any], text: str) -> Problem:
     variable = next((n for n in sorted(given, key=len, reverse=True) if n in text), f"{owner}_*")
-    return Problem(variable, _short(given.get(variable)), text, f"see: ansible-doc -t role nearmetal.rack.{owner}")
+    hidden = [value for name, value in given.items() if _secret(name)]
+    return Problem(
+        variable, _shown(variable, given.get(variable)), without_secrets(text, hidden),
+        f"see: ansible-doc -t role nearmetal.rack.{owner}",
+    )
+
+
+def without_secrets(text: str, secrets: Iterable[Any]) -> str:
+    """A message without the values that are nobody's business; it may quote them as they are or as Python writes them."""
+    for value in secrets:
+        for form in (repr(value), str(value)):
+            if value not in (None, "") and len(form) > 1:
+                text = text.replace(form, HIDDEN)
+    return text
+
+
+def _secret(name: str) -> bool:
+    """Whether a variable's value must not be shown: by its argument spec, or by what it seems to mean."""
+    options = SPECS.get(_owner(name), {}) if name.startswith(_PREFIXES) else {}
+    return bool(options.get(name, {}).get("no_log")) or bool(_SECRET_NAME.search(name))
+
+
+def _shown(name: str, value: Any) -> Any:
+    return HIDDEN if value is not None and _secret(name) else _short(value)
 
 
 def _short(value: Any) -> Any:

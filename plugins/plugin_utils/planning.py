@@ -9,15 +9,22 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.nearmetal.rack.plugins.module_utils import loop
 from ansible_collections.nearmetal.rack.plugins.module_utils.model import Problem
 from ansible_collections.nearmetal.rack.plugins.module_utils.observe.document import observe
+from ansible_collections.nearmetal.rack.plugins.plugin_utils import bmcs as bmcs_
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.intent import CAPABILITIES, read_intent
 from ansible_collections.nearmetal.rack.plugins.plugin_utils.probe import ProbeError, probe
+
+if TYPE_CHECKING:
+    from ansible_collections.nearmetal.rack.plugins.module_utils.state import Bmc
+
+BMC = "bios"
+"""The capability that is decided by what the host's BMC says."""
 
 
 def root(variables: Mapping[str, Any]) -> str:
@@ -27,11 +34,12 @@ def root(variables: Mapping[str, Any]) -> str:
 
 def plan_host(
     action: ActionBase, variables: dict[str, Any], only: tuple[str, ...] = (), validate_only: bool = False,
-    expected: Sequence[str] = (),
+    expected: Sequence[str] = (), bmcs: str = "",
 ) -> dict[str, Any]:
     """The plan of one host (document of loop.decide). Bad intent is found before the host is touched.
 
-    expected: marks of the plan that was agreed to; a plan with any other is refused.
+    expected: marks of the plan that was agreed to; a plan with any other is refused. bmcs: folder in which bmc_read has
+    left what the BMCs say; a BMC that is not there is read here, while the host is observed.
     """
     unknown = sorted(set(only) - set(CAPABILITIES))
     if unknown:
@@ -43,8 +51,12 @@ def plan_host(
         found = loop.check(intent, CAPABILITIES, peers)
     if found or validate_only:
         return {**_EMPTY, "status": "problems" if found else "ok", "problems": [p.as_dict() for p in found]}
+    options, host = intent.get(BMC) or peers.get(BMC), str(variables.get("inventory_hostname") or "")
+    wanted = options if bmcs_.wanted(options, root(variables)) else None
     try:
-        state = observe(probe(action, variables, root(variables), intent))
+        with bmcs_.Reading(wanted, bmcs, host) as reading:
+            state = observe(probe(action, variables, root(variables), intent))
+        state["bmc"] = cast("Bmc | None", reading.result())
     except ProbeError as err:
         if err.kind == "unreachable":
             raise AnsibleConnectionFailure(str(err)) from err
@@ -86,6 +98,7 @@ def _keep(variables: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     if not folder:
         return
     states = Path(folder) / "states"
+    state = {**state, "bmc": bmcs_.kept(state.get("bmc"))}
     before = states / f"{variables['inventory_hostname']}.before.json"
     path = before.with_name(before.name.replace(".before.", ".after.")) if before.exists() else before
     path.parent.mkdir(parents=True, exist_ok=True)

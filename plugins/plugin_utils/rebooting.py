@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 REBOOT = "PATH=$PATH:/usr/sbin:/sbin shutdown -r now"
-POWER_CYCLE = "sync; PATH=$PATH:/usr/sbin:/sbin ipmitool chassis power cycle"
+SYNC = "sync"
+POWER_CYCLE = f"{SYNC}; PATH=$PATH:/usr/sbin:/sbin ipmitool chassis power cycle"
 SETTLED = (
     "for i in $(seq 120); do systemctl list-jobs --no-legend 'nearmetal-*' 2>/dev/null | grep -q . || break; "
     "sleep 1; done; " + BOOT_ID

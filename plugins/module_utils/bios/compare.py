@@ -33,9 +33,11 @@ class Comparison:
     """What is to be done about the BIOS of one machine. Submit `body` where it is not empty.
 
     wanted: attribute to value, as it is to be spelled; requested: those to be submitted now; pending: those submitted
-    before, waiting for a reset. restored: foreign pending values that the body takes back (foreign_pending: clear, where
-    the BMC has no action for it). words: attribute to the word or raw attribute that asked for it. reasons: why a
-    word or attribute is unsupported.
+    before, waiting for a reset. restored: values in force that the body asks for because others are pending: against what
+    was asked for, or foreign ones (foreign_pending: clear, where the BMC has no action for it). words: attribute to the word or raw
+    attribute that asked for it. reasons: why a word or attribute is unsupported. shared:
+    attribute to all words that it stands for (Dell: VT-x and VT-d are one).
+    before: what a word is now, where it is one of its values.
     """
 
     wanted: Dict[str, Any] = field(default_factory=dict)
@@ -47,6 +49,8 @@ class Comparison:
     unsupported: List[str] = field(default_factory=list)
     reasons: Dict[str, str] = field(default_factory=dict)
     words: Dict[str, str] = field(default_factory=dict)
+    shared: Dict[str, List[str]] = field(default_factory=dict)
+    before: Dict[str, Any] = field(default_factory=dict)
     clear: bool = False
     problems: List[Problem] = field(default_factory=list)
     warnings: List[str] = field(default_factory=list)
@@ -54,9 +58,14 @@ class Comparison:
     doubtful: bool = False  # a spelling was guessed: the registry would tell
 
     @property
+    def idle(self) -> List[str]:
+        """Wanted attributes that are not in force."""
+        return [*self.requested, *self.pending]
+
+    @property
     def reset_required(self) -> bool:
         """Whether values are not in force that a reset brings into force."""
-        return bool(self.requested or self.pending)
+        return bool(self.idle)
 
 
 class Wish(NamedTuple):
@@ -77,16 +86,10 @@ class _Work:
     result: Comparison
     platform: str
     table: Optional[Table]
+    note: Optional[Mapping[str, Any]]  # the registry
+    bios: Mapping[str, Any]
+    current: Mapping[str, Any]
     wishes: Dict[str, Wish] = field(default_factory=dict)
-    note: Optional[Mapping[str, Any]] = None  # the registry
-
-    @property
-    def bios(self) -> Mapping[str, Any]:
-        return self.bmc["bios"]
-
-    @property
-    def current(self) -> Mapping[str, Any]:
-        return self.bios["current"]
 
     def give_up(self, name: str, why: str) -> None:
         """A word or attribute that this machine does not offer."""
@@ -111,8 +114,8 @@ def compare(options: Mapping[str, Any], bmc: Optional[Mapping[str, Any]]) -> Com
     if unread is not None:
         result.problems.append(unread)
         return result
-    name = platform(bmc)
-    work = _Work(options, bmc, result, name, TABLES.get(name), note=bmc.get("registry"))
+    name, shown = platform(bmc), bmc["bios"]
+    work = _Work(options, bmc, result, name, TABLES.get(name), bmc.get("registry"), shown, shown["current"])
     _raw(work)
     for word, value in wishes(options).items():
         _word(work, word, value)
@@ -129,7 +132,9 @@ def needs_registry(options: Mapping[str, Any], bmc: Optional[Mapping[str, Any]])
     if not bmc or bmc.get("error") or bmc.get("registry") is not None or not (bmc.get("bios") or {}).get("registry"):
         return False
     result = compare(options, bmc)
-    return bool(result.requested or result.restored or result.doubtful or result.unsupported)
+    table = TABLES.get(platform(bmc))
+    unnamed = bool(result.unsupported and table and table.suffixes)  # it may be found by its display name
+    return bool(result.body or result.doubtful or result.problems or unnamed)
 
 
 def topology_changes(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping[str, Any]]) -> str:
@@ -138,8 +143,7 @@ def topology_changes(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping
         return ""
     result = compare(options, bmc)
     asked = wishes(options)
-    words = [w for a, w in result.words.items() if a in result.requested or a in result.pending]
-    moved = [w for w in dict.fromkeys(words) if w in WORDS and WORDS[w].topology]
+    moved = [w for w in WORDS if WORDS[w].topology and any(w in result.shared[a] for a in result.idle)]
     return ", ".join("%s becomes %s" % (word, text(asked[word])) for word in moved)
 
 
@@ -148,9 +152,7 @@ def turning_on(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping[str, 
     if not options or not bmc or bmc.get("error") or wishes(options).get(word) is not True:
         return False
     result = compare(options, bmc)
-    return not result.problems and any(
-        result.words[name] == word for name in (*result.requested, *result.pending)
-    )
+    return not result.problems and any(word in result.shared[name] for name in result.idle)
 
 
 def _unread(bmc: Mapping[str, Any]) -> Optional[Problem]:
@@ -202,33 +204,41 @@ def _word(work: _Work, word: str, value: Any) -> None:
         why = WHY_NOT.get(word) or "this BIOS has no setting for it"
         work.give_up(word, why if work.table else "nobody knows this vendor's names; give them in bios_attributes")
         return
-    found = why = ""
+    found = ""
+    left: List[str] = []
+    suffixes = bool(work.table and work.table.suffixes)
     for setting in settings:
-        for name in find.names(setting, work.current, work.note, bool(work.table and work.table.suffixes)):
+        for name in find.names(setting, work.current, work.note, suffixes):
             if name in work.wishes and work.wishes[name].raw:
                 found = name
                 continue
             told = registry.entry(work.note, name)
-            if told and told.get("read_only") and not find.fits(setting, value, name, told, work.current.get(name)):
-                why = why or "%s is read-only" % name
+            if told and told.get("read_only") and not find.fits(setting, value, told, work.current.get(name)):
+                left.append("%s is read-only" % name)
                 continue
             choice = find.spell(setting, value, told, work.current.get(name))
             if choice is None:
-                why = why or find.cannot(name, value, told)
+                left.append(find.cannot(name, value, told))
                 continue
             found = name
-            if not choice.sure:
+            if not choice.sure or setting.display_decides and work.note is None:
                 work.result.doubtful = True
-            _want(work, name, Wish(choice.value, word, False, _fitting(setting, value, name, told)))
+            _want(work, name, Wish(choice.value, word, False, _fitting(setting, value, told)))
     if not found:
-        work.give_up(word, why or "this BIOS has none of %s" % find.known_as(settings))
+        work.give_up(word, "; ".join(left) or "this BIOS has none of %s" % find.known_as(settings))
+    elif left:
+        work.result.warnings.append("%s is done without a part of it: %s" % (word, "; ".join(left)))
+    for one in WORDS[word].values:
+        if found and find.all_fit(settings, one, work.current, work.note, suffixes):
+            work.result.before.setdefault(word, one)
 
 
-def _fitting(setting: Any, value: Any, name: str, told: Any) -> Callable[[Any], bool]:
-    return lambda have: find.fits(setting, value, name, told, have)
+def _fitting(setting: Any, value: Any, told: Any) -> Callable[[Any], bool]:
+    return lambda have: find.fits(setting, value, told, have)
 
 
 def _want(work: _Work, name: str, wish: Wish) -> None:
+    work.result.shared.setdefault(name, []).append(wish.key)
     other = work.wishes.get(name)
     if other is not None and not other.fits(wish.value):
         message = "%s and %s are the same attribute here (%s), and cannot be %s and %s" % (
@@ -244,7 +254,7 @@ def _secure_boot(work: _Work, value: bool) -> None:
     if have is None and work.table:
         for setting in work.table.words.get("secure_boot", ()):
             for name in find.names(setting, work.current, work.note, work.table.suffixes):
-                have = find.fits(setting, True, name, None, work.current.get(name))
+                have = find.fits(setting, True, None, work.current.get(name))
     if have is None:
         work.give_up("secure_boot", WHY_NOT["secure_boot"])
     elif have is not value:
@@ -257,26 +267,36 @@ def _profile(work: _Work) -> None:
     rule: Optional[Profile] = work.table.profile if work.table else None
     if rule is None or rule.name not in work.current:
         return
-    governed = [n for n, w in work.wishes.items() if n in rule.governs and not w.fits(work.current.get(n))]
+    mine, others = work.wishes.get(rule.name), [n for n in work.wishes if n in rule.governs]
+    if mine is not None and not mine.raw and others:  # whatever is in force: else the two would take turns
+        why = "%s would be %s, and cannot be beside %s" % (
+            rule.name, mine.value, " and ".join(dict.fromkeys(work.wishes[n].key for n in others)))  # fmt: skip
+        work.give_up(mine.key, why)
+        del work.wishes[rule.name]
+    governed = [
+        name for name, wish in work.wishes.items()
+        if name in rule.governs and (not wish.fits(work.current.get(name)) or _in_job(work, name))
+    ]  # fmt: skip
     _make_custom(work, rule, governed)
+
+
+def _in_job(work: _Work, name: str) -> bool:
+    """Whether an unfinished job is about it: then what is shown as current is not."""
+    return bool(work.bios.get("jobs")) and (work.bios.get("settings") or {}).get(name) is not None
 
 
 def _make_custom(work: _Work, rule: Profile, governed: List[str]) -> None:
     mine = work.wishes.get(rule.name)
     if not governed or (mine is not None and mine.fits(rule.custom)):
         return
-    if mine is not None and mine.raw:
+    if mine is not None:
         message = "%s is to be %s, but %s can be set only while it is %s" % (
             rule.name, mine.value, " and ".join(governed), rule.custom)  # fmt: skip
         fix = "give %s: %s in bios_attributes, or leave out %s: the profile decides" % (
             rule.name, rule.custom, " and ".join(dict.fromkeys(work.wishes[n].key for n in governed)))  # fmt: skip
         work.refuse(mine.key, mine.value, message, fix)
         return
-    if mine is not None:
-        work.give_up(mine.key, "%s would be lost: %s is %s for %s" % (
-            mine.value, rule.name, rule.custom, " and ".join(work.wishes[n].key for n in governed)))  # fmt: skip
-        del work.wishes[rule.name]
-    if alike(work.current.get(rule.name), rule.custom):
+    if alike(work.current.get(rule.name), rule.custom) and not _in_job(work, rule.name):
         return
     told = registry.entry(work.note, rule.name)
     spelled, fault = find.coerce(rule.custom, work.current.get(rule.name), told)
@@ -291,12 +311,15 @@ def _make_custom(work: _Work, rule: Profile, governed: List[str]) -> None:
 
 def _standing(work: _Work, name: str) -> Tuple[Any, Any]:
     """(the value in force, the pending one or NOTHING). While a job is unfinished, nobody knows what is in force."""
-    current, pending = work.current.get(name), (work.bios.get("settings") or {}).get(name)
+    settings = work.bios.get("settings") or {}
+    current, pending = work.current.get(name), settings.get(name)
     if work.bios.get("jobs"):
         if pending is not None:
             return NOTHING, pending
-        if not work.bios.get("settings"):
+        if not settings:
             return NOTHING, current
+    if pending is not None and work.platform == "dell" and len(settings) < len(work.current):
+        return NOTHING, pending  # it lists what waits, without a job too, and may show that as current
     if pending is not None and not alike(pending, current):
         return current, pending
     return current, NOTHING
@@ -305,14 +328,19 @@ def _standing(work: _Work, name: str) -> Tuple[Any, Any]:
 def _sort(work: _Work) -> None:
     """Each wish is in force, pending, or to be requested."""
     result = work.result
-    lost = work.platform == "dell" and not work.bios.get("jobs")
+    by_job = work.platform == "dell"  # then taking a value back is a job, too, and needs the reset
+    lost = by_job and not work.bios.get("jobs")
     for name, wish in work.wishes.items():
         result.wanted[name], result.words[name] = wish.value, wish.key
+        result.shared.setdefault(name, [wish.key])
         result.current[name] = work.current.get(name)
         in_force, pending = _standing(work, name)
         if pending is NOTHING:
             if not wish.fits(in_force):
                 result.requested[name] = wish.value
+        elif not by_job and in_force is not NOTHING and wish.fits(in_force) and not wish.fits(pending):
+            result.restored[name] = work.current.get(name)
+            result.warnings.append("%s is pending as %s: this is taken back" % (name, pending))
         elif not wish.fits(pending):
             result.requested[name] = wish.value
             result.warnings.append("%s is pending as %s: this is replaced by %s" % (name, pending, wish.value))
@@ -333,8 +361,8 @@ def _dependencies(work: _Work) -> None:
         if governed and rule.name not in work.wishes:
             _make_custom(work, rule, governed)
             if rule.name in work.wishes:
-                work.result.requested.clear()
-                work.result.pending.clear()
+                for table in (work.result.requested, work.result.pending, work.result.restored):
+                    table.clear()
                 _sort(work)
                 then = {**work.current, **work.result.wanted}
     for name in list(work.result.requested):
@@ -390,6 +418,7 @@ def _clear(work: _Work) -> None:
     if work.bios.get("clear_action"):
         result.requested.update(result.pending)
         result.pending.clear()
+        result.restored.clear()
         return
     for name, values in result.foreign_pending.items():
         if registry.blocked(work.note, name, work.current) is None and values["current"] is not None:

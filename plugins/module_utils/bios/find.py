@@ -75,7 +75,8 @@ def cannot(name: str, value: Any, told: Told) -> str:
 
 def _candidates(setting: Setting, value: Any, told: Told) -> Tuple[Any, ...]:
     """Spellings of a word's value, best first."""
-    inverted = setting.display_decides and "disable" in plain((told or {}).get("text") or "")
+    shown = plain((told or {}).get("text") or "")
+    inverted = setting.display_decides and "disable" in shown and shown not in map(plain, setting.names)
     return setting.values.get((not value) if inverted else value, ())
 
 
@@ -84,7 +85,7 @@ def _switch(candidates: Sequence[Any]) -> Optional[bool]:
     return truth(candidates[0]) if candidates else None
 
 
-def fits(setting: Setting, value: Any, name: str, told: Told, have: Any) -> bool:
+def fits(setting: Setting, value: Any, told: Told, have: Any) -> bool:
     """Whether a value that was read is what the word asks for."""
     candidates = _candidates(setting, value, told)
     if have is None or not candidates:
@@ -98,6 +99,15 @@ def fits(setting: Setting, value: Any, name: str, told: Told, have: Any) -> bool
     return number(have) is not None and any(number(have) == number(c) for c in candidates)
 
 
+def all_fit(settings: Sequence[Setting], value: Any, current: Mapping[str, Any], note: Told, suffixes: bool) -> bool:
+    """Whether everything that a word sets has a value of the word now."""
+    return all(
+        fits(setting, value, registry.entry(note, name), current.get(name))
+        for setting in settings
+        for name in names(setting, current, note, suffixes)
+    )
+
+
 def spell(setting: Setting, value: Any, told: Told, present: Any) -> Optional[Spelled]:
     """How a value is spelled: as the registry has it, else in the style of the present value. None: not to be had."""
     candidates = _candidates(setting, value, told)
@@ -106,7 +116,7 @@ def spell(setting: Setting, value: Any, told: Told, present: Any) -> Optional[Sp
     if told and told.get("type") in ("Enumeration", "Boolean", "Integer"):
         found = _registered(candidates, told)
         return None if found is None else Spelled(found, True)
-    if fits(setting, value, "", told, present):
+    if fits(setting, value, told, present):
         return Spelled(present, True)
     on = _switch(candidates)
     styled = like(present, on) if on is not None else None
@@ -153,22 +163,30 @@ def coerce(value: Any, present: Any, told: Told) -> Tuple[Any, str]:
     if kind == "Enumeration":
         return _enumerated(value, told or {})
     if kind == "Integer":
-        count = number(value)
-        low, high = (told or {}).get("min"), (told or {}).get("max")
-        if count is None or not _within(count, told or {}):
-            return value, "write a whole number%s" % (" from %s to %s" % (low, high) if high is not None else "")
-        return count, ""
+        return _integer(value, told or {})
     if kind == "Boolean" or (kind is None and isinstance(present, bool)):
         on = truth(value)
         return (value, "write true or false") if on is None else (on, "")
     if kind is None and isinstance(present, int) and number(value) is not None:
         return number(value), ""
-    if isinstance(value, bool):  # YAML reads On, off, Yes, no as truth values
+    return _words(value, kind == "String" or isinstance(present, str), present)
+
+
+def _integer(value: Any, told: Mapping[str, Any]) -> Tuple[Any, str]:
+    count = number(value)
+    if count is not None and _within(count, told):
+        return count, ""
+    low, high = told.get("min"), told.get("max")
+    bounds = "" if low is None and high is None else " from %s to %s" % (low, high)
+    return value, "write a whole number" + bounds
+
+
+def _words(value: Any, is_text: bool, present: Any) -> Tuple[Any, str]:
+    """YAML reads On, off, Yes and no as truth values."""
+    if isinstance(value, bool):
         styled = like(present, value)
         return (styled, "") if styled is not None else (value, "put it in quotes: nobody knows which word is meant")
-    if (kind == "String" or isinstance(present, str)) and not isinstance(value, str):
-        return str(value), ""
-    return value, ""
+    return (str(value) if is_text else value), ""
 
 
 def _enumerated(value: Any, told: Mapping[str, Any]) -> Tuple[Any, str]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from ..model import Problem
 from .values import number, plain, truth
-from .words import PRESETS, WORDS, Word
+from .words import OTHER_NAMES, PRESETS, WORDS, Word
 
 SETTINGS, PRESET, ATTRIBUTES = "bios_settings", "bios_preset", "bios_attributes"
 
@@ -47,7 +47,9 @@ def allowed(word: Word) -> str:
 
 def _near(name: str, known: Mapping[str, Any]) -> str:
     by_form = {plain(k): k for k in known}
-    near = [by_form[form] for form in difflib.get_close_matches(plain(name), list(by_form), n=3, cutoff=0.5)]
+    near = [by_form[form] for form in difflib.get_close_matches(plain(name), list(by_form), n=3, cutoff=0.65)]
+    other = OTHER_NAMES.get(plain(name))
+    near = [other] if other is not None and other in known else near
     near += [k for k in known if plain(name) and plain(name) in plain(k) and k not in near]
     return "did you mean %s?" % " or ".join(near[:3]) if near else ""
 

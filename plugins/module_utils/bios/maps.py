@@ -251,8 +251,9 @@ SUPERMICRO = Table(
         ),
         "p_states": (Setting(("SpeedStep_P_States_",), ON, ("SpeedStep (P-States)",)),),
         "power_profile": (
-            Setting(("PowerProfileSelection",), {"performance": ("High Performance Mode",), "balanced": ("Balanced Core Performance Mode",),
-                                                 "efficiency": ("Efficiency Mode",)}, ("Power Profile Selection",)),
+            Setting(("PowerProfileSelection",),
+                    {"performance": ("High Performance Mode",), "balanced": ("Balanced Core Performance Mode",),
+                     "efficiency": ("Efficiency Mode",)}, ("Power Profile Selection",)),
         ),
         "turbo": (
             Setting(("TurboMode",), ON, ("Turbo Mode",)),

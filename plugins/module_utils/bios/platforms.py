@@ -27,6 +27,8 @@ _SIGNS = (
     ("lenovo", ("OperatingModes_ChooseOperatingMode",)),
     ("hpe", ("WorkloadProfile", "RestoreManufacturingDefaults")),
     ("hpe", ("WorkloadProfile", "ServerConfigLockStatus")),
+    ("hpe", ("WorkloadProfile", "MinProcIdlePower")),
+    ("hpe", ("WorkloadProfile", "Sriov")),
     ("bluefield", ("EnableSMMU",)),
     ("bluefield", ("Enable SMMU",)),
     ("bluefield", ("HostPrivilegeLevel", "InternalCPUModel")),
@@ -38,7 +40,7 @@ def platform(bmc: Optional[Mapping[str, Any]]) -> str:
     """"dell", "hpe", "lenovo", "supermicro", "nvidia_dgx", "nvidia_grace", "bluefield"; "" where nobody can tell."""
     if not bmc:
         return ""
-    names = list(((bmc.get("bios") or {}).get("current") or {}))
+    names = list((bmc.get("bios") or {}).get("current") or {})
     if any(GRACE_ACS.match(name) for name in names):
         return "nvidia_grace"  # boards of other makers, too
     said = "".join(str(bmc.get("manufacturer") or "").casefold().split())

@@ -48,6 +48,15 @@ WORDS: Dict[str, Word] = _words(
     Word("secure_boot", SWITCH, "only signed boot loaders and kernels start; it is compared, never changed", read_only=True),
 )
 
+OTHER_NAMES: Dict[str, str] = {
+    "hyperthreading": "smt", "ht": "smt", "logicalproc": "smt", "vtx": "virtualization", "svm": "virtualization",
+    "vmx": "virtualization", "vtd": "iommu", "amdvi": "iommu", "smmu": "iommu", "snc": "numa_per_socket",
+    "nps": "numa_per_socket", "subnumacluster": "numa_per_socket", "subnumaclustering": "numa_per_socket",
+    "nodeinterleaving": "memory_interleave", "rebar": "resizable_bar", "boost": "turbo", "cstates": "c_states",
+    "maxreadreq": "max_read_request", "llcasnuma": "l3_as_numa", "sysprofile": "power_profile", "workloadprofile": "power_profile",
+}  # fmt: skip
+"""What people also call the words; they are offered, not taken."""
+
 PRESETS: Dict[str, Dict[str, Any]] = {
     "virtualization_performance": {
         "virtualization": True, "iommu": True, "sriov": True, "above_4g_decoding": True, "turbo": True,

@@ -12,15 +12,15 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from .. import bios, passthrough
 from .. import cmdline as line
-from .. import passthrough
 from ..model import REBOOT, Call, CmdlineRequest, Decision, Problem, Step
 from ..passthrough import Binding
 from ..state import Function, State
 from . import iommu
 
 AFTER = ("iommu",)
-READS = ("iommu",)
+READS = ("iommu", "bios")
 OWNED: Tuple[str, ...] = ()
 FILES = passthrough.FILES
 PROBE = (*FILES, "/proc/modules", passthrough.DEVICES + "/*/boot_vga")
@@ -68,13 +68,16 @@ def decide(options: Mapping[str, Any], state: State) -> Decision:
     """Steps, and the one module call."""
     wanted, found = select(options, state)
     needed, warnings = _needed_elsewhere(wanted, state)
-    found += [*_foreign(wanted, state), *_console(options, wanted, state), *needed]
-    after_boot, more = _translation(options, wanted, state)
-    found += more
+    found += [*_console(options, wanted, state), *needed]
+    requires, more = _translation(options, wanted, state)
+    mixed = _foreign(wanted, state)
+    if mixed and bios.turning_on(options.get("bios"), state.get("bmc"), "acs"):
+        warnings += ["%s; ACS is switched on in the BIOS, so that groups are others after the reboot" % p.message for p in mixed]
+        requires, mixed = ("bios/acs", REBOOT), []
+    found += [*mixed, *more]
     if found:
         return Decision(problems=tuple(found))
     files = state.get("files", {})
-    requires = ("kernel_args/cmdline", REBOOT) if after_boot else ()
     steps = [_file_step(wanted, files, requires)] if passthrough.file_changes(wanted.binding, files) else []
     later: List[str] = []
     for function in state["pci"] if state["live"] else ():
@@ -198,20 +201,22 @@ def _needed_elsewhere(wanted: Found, state: State) -> Tuple[List[Problem], List[
     return found, warnings
 
 
-def _translation(options: Mapping[str, Any], wanted: Found, state: State) -> Tuple[bool, List[Problem]]:
-    """(whether the IOMMU comes only with the reboot, what is wrong with it)."""
+def _translation(options: Mapping[str, Any], wanted: Found, state: State) -> Tuple[Tuple[str, ...], List[Problem]]:
+    """(the steps to wait for where the IOMMU comes only with the reboot, what is wrong with it)."""
     known = {f["address"]: f for f in state["pci"]}
     bare = [a for a in sorted(wanted.why) if known[a]["iommu_group"] is None]
     running = state["kernel"]["cmdline"]
     if not bare or not state["live"] or running is None:
-        return False, []
+        return (), []
     asked = options.get("iommu")
     if asked and asked.get("mode") in ("passthrough", "translated"):
         request = iommu.cmdline(asked, state)
         if line.missing(line.parse(running), request.args, request.absent) != ([], []):
-            return True, []
+            return ("kernel_args/cmdline", REBOOT), []
+    if bios.turning_on(options.get("bios"), state.get("bmc"), "iommu"):
+        return ("bios/iommu", REBOOT), []
     text = "%s is in no IOMMU group: nothing would translate for a guest" % bare[0]
-    return False, [Problem(VARIABLE, bare[0], text, "set iommu_mode: passthrough, and VT-d or AMD-Vi in the BIOS", "host")]
+    return (), [Problem(VARIABLE, bare[0], text, "set iommu_mode: passthrough, and VT-d or AMD-Vi in the BIOS", "host")]
 
 
 def _file_step(wanted: Found, files: Mapping[str, str], requires: Tuple[str, ...]) -> Step:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from .. import bios, pcie_policy, pcie_settings
 from .. import cmdline as line
-from .. import pcie_policy, pcie_settings
 from ..model import CmdlineRequest, Decision, Problem
 from ..state import State
 
 AFTER: Tuple[str, ...] = ("nic_firmware",)
-READS = ("nic_firmware",)
+READS = ("nic_firmware", "bios")
 FILES = pcie_settings.FILES
 PROBE = FILES
 OWNED = ("intel_iommu", "amd_iommu", "iommu", "iommu.passthrough", "iommu.strict")
@@ -103,6 +103,8 @@ def _translation(options: Mapping[str, Any], state: State) -> Decision:
     if unread:
         return Decision(warnings=("whether the IOMMU is in use could not be read: %s" % "; ".join(unread),))
     found = _units(mode, state)
+    if found is not None and mode != "off" and bios.turning_on(options.get("bios"), state.get("bmc"), "iommu"):
+        return Decision(warnings=("no IOMMU is in use yet: it is switched on in the BIOS, for the reboot",))
     if found is not None:
         return Decision(problems=(found,))
     return _types(mode, state)
@@ -123,7 +125,7 @@ def _units(mode: str, state: State) -> Optional[Problem]:
     return Problem(
         "iommu_mode", mode,
         "booted with %s, but no IOMMU is in use: /sys/class/iommu is empty" % _words(state),
-        "%s is most likely off in the BIOS: switch it on there" % name, "host",
+        "%s is most likely off in the BIOS: switch it on there, or with bios_settings: {iommu: true}" % name, "host",
     )
 
 

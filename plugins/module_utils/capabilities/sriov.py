@@ -15,7 +15,7 @@ from ..observe import fabric as observer
 from ..state import State
 
 AFTER: Tuple[str, ...] = ("iommu", "nic_firmware")
-READS = ("vf_lag", "nic_firmware", "iommu")
+READS = ("vf_lag", "nic_firmware", "iommu", "bios")
 OWNED: Tuple[str, ...] = ()
 COMMANDS = observer.COMMANDS
 
@@ -46,8 +46,7 @@ def cmdline(options: Mapping[str, Any], state: State) -> CmdlineRequest:
 
 def decide(options: Mapping[str, Any], state: State) -> Decision:
     """Steps of the PFs that are in no LAG."""
-    return decided("sriov", MODULE, {"sriov": options, "vf_lag": options.get("vf_lag"),
-                                     "nic_firmware": options.get("nic_firmware"), "iommu": options.get("iommu")}, state)  # fmt: skip
+    return decided("sriov", MODULE, {"sriov": options, **{name: options.get(name) for name in READS}}, state)
 
 
 def decided(capability: str, module: str, options: Mapping[str, Any], state: State) -> Decision:

@@ -15,7 +15,7 @@ from ..state import State
 from .sriov import decided
 
 AFTER: Tuple[str, ...] = ("sriov",)
-READS = ("sriov", "nic_firmware", "iommu")
+READS = ("sriov", "nic_firmware", "iommu", "bios")
 OWNED: Tuple[str, ...] = ()
 COMMANDS = observer.COMMANDS
 
@@ -42,5 +42,4 @@ def cmdline(options: Mapping[str, Any], state: State) -> CmdlineRequest:
 
 def decide(options: Mapping[str, Any], state: State) -> Decision:
     """Steps of the bonds and of their PFs."""
-    return decided("vf_lag", MODULE, {"sriov": options.get("sriov"), "vf_lag": options,
-                                      "nic_firmware": options.get("nic_firmware"), "iommu": options.get("iommu")}, state)  # fmt: skip
+    return decided("vf_lag", MODULE, {"vf_lag": options, **{name: options.get(name) for name in READS}}, state)

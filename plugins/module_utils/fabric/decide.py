@@ -32,7 +32,7 @@ class Choice(NamedTuple):
 
 
 def choose(capability: str, options: Mapping[str, Optional[Options]], state: State) -> Choice:
-    """options: of sriov, vf_lag, nic_firmware and iommu, None where they are not managed. capability: "sriov" or "vf_lag"."""
+    """options: of sriov, vf_lag, nic_firmware, iommu and bios, None where they are not managed. capability: "sriov" or "vf_lag"."""
     lag = capability == "vf_lag"
     fabric = state["fabric"]
     sriov = options.get("sriov")

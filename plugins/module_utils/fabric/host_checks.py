@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from .. import bios
 from ..fabric_boot.program import PATH
 from ..model import Problem
 from ..state import Fabric, Pf, State
@@ -22,14 +23,14 @@ INFINIBAND = "0x0207"
 
 
 class Checked(NamedTuple):
-    """waiting: PFs for which the firmware settings of this run must be in force first."""
+    """waiting: PFs for which the firmware settings of this run, of card or BIOS, must be in force first."""
 
     problems: List[Problem]
     waiting: List[str]
 
 
 def check(built: Built, mine: Desired, options: Mapping[str, Optional[Options]], state: State) -> Checked:
-    """`mine` is the part of the desired that is carried out now. options: sriov, vf_lag, nic_firmware."""
+    """`mine` is the part of the desired that is carried out now. options: sriov, vf_lag, nic_firmware, iommu, bios."""
     fabric = state["fabric"]
     pfs = {pf["address"]: pf for pf in fabric["pfs"]}
     found: List[Problem] = []
@@ -57,7 +58,8 @@ def _iommu(
     asking = [pf.address for pf in mine.pfs if any(vf.driver == VFIO for vf in pf.vf)]
     if not asking or state["iommu"]["groups"] or state["iommu"]["units"]:
         return []
-    if (options.get("iommu") or {}).get("mode") in ("passthrough", "translated"):
+    coming = bios.turning_on(options.get("bios"), state.get("bmc"), "iommu")
+    if coming or (options.get("iommu") or {}).get("mode") in ("passthrough", "translated"):
         waiting += asking
         return []
     text = "vfio-pci needs an IOMMU, and this host uses none: VFs of %s could not be bound" % ", ".join(asking)
@@ -77,6 +79,9 @@ def _count(
     asked = firmware_vfs(options.get("nic_firmware"), built, pf)
     current = _current(state, pf["address"], "NUM_OF_VFS")
     if count > total and asked is not None and asked >= count and (current is None or current < count):
+        waiting.append(pf["address"])
+        return []
+    if total == 0 and bios.turning_on(options.get("bios"), state.get("bmc"), "sriov"):
         waiting.append(pf["address"])
         return []
     return [_too_many(wish, pf, current)] if count > total else []
@@ -106,7 +111,7 @@ def _no_sriov(wish: DesiredPf, pf: Pf, current: Optional[int]) -> Problem:
         return Problem(PFS, wish.vfs, text, fix, "host")
     if pf["sriov_capable"]:
         text = "%s has SR-IOV, but the kernel offers no VFs: SR-IOV is off in the BIOS" % words.pf(pf)
-        return Problem(PFS, wish.vfs, text, "switch SR-IOV on in the BIOS", "host")
+        return Problem(PFS, wish.vfs, text, "switch SR-IOV on in the BIOS, or with bios_settings: {sriov: true}", "host")
     text = "%s has no SR-IOV: the card has none, or SR-IOV is off in the BIOS" % words.pf(pf)
     return Problem(PFS, wish.vfs, text, "switch SR-IOV on in the BIOS, or name another PF", "host")
 

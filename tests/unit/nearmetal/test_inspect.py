@@ -135,9 +135,9 @@ def test_capture_keeps_unread_unread(tmp_path: Path) -> None:
     assert any("Permission denied" in note["reason"] for note in state["unread"])
 
 
-def test_capture_refuses_the_bmc_and_unwritable_places(tree: Path, tmp_path: Path) -> None:
+def test_capture_refuses_an_unknown_bmc_and_unwritable_places(tree: Path, tmp_path: Path) -> None:
     error = refused("capture", "host", "--bmc")
-    assert error.code == USAGE and "BMC" in error.message
+    assert error.code == USAGE and "bios_baseuri" in error.message
     error = refused("capture", "--sysroot", tree, "--out", tmp_path / "none" / "c.tgz")
     assert error.code == FAILED and "cannot write" in error.message
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.nearmetal.rack.plugins.action import converge as action
 
 TOKEN = "ab" * 16
@@ -21,6 +21,7 @@ def converge(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], *said: Any
     made = object.__new__(action.ActionModule)
     made._task = SimpleNamespace(args={"capability": "vf_lag"}, check_mode=False)
     made._connection = SimpleNamespace(reset=lambda: log.append("reset"))
+    made._shared_loader_obj = SimpleNamespace(action_loader=SimpleNamespace(has_plugin=lambda name: False))
 
     def low(command: str) -> dict[str, Any]:
         log.append(command)
@@ -66,3 +67,31 @@ def test_nothing_to_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failed_module_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     done, log = converge(monkeypatch, {"failed": True, "msg": "no", "guard": GUARD})
     assert log == [] and done["failed"]
+
+
+def test_an_action_of_the_controller_is_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[dict[str, Any]] = []
+
+    class Action:
+        def __init__(self, task: Any) -> None:
+            self.task = task
+
+        def run(self, task_vars: dict[str, Any]) -> dict[str, Any]:
+            ran.append(self.task.args)
+            if "bad" in self.task.args:
+                raise AnsibleActionFail("the BMC is gone")
+            return {"changed": True, "diff": [{"before": "a"}], "warnings": ["w"]}
+
+    made = object.__new__(action.ActionModule)
+    task = SimpleNamespace(args={"capability": "bios"})
+    made._task = SimpleNamespace(copy=lambda: task)
+    made._connection = made._play_context = made._loader = made._templar = None
+    loader = SimpleNamespace(
+        has_plugin=lambda name: name == "nearmetal.rack.bios_settings", get=lambda name, task, **more: Action(task)
+    )
+    made._shared_loader_obj = SimpleNamespace(action_loader=loader)
+    call = {"module": "nearmetal.rack.bios_settings", "args": {"settings": {"smt": False}}}
+    assert made._carry_out(call, {})["changed"]
+    assert ran == [{"settings": {"smt": False}}], "it gets no root"
+    failed = made._carry_out({**call, "args": {"bad": 1}}, {})
+    assert failed == {"failed": True, "msg": "the BMC is gone"}
