@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Dict, FrozenSet, List
 
-from . import cpulist, fabric_explain
+from . import cpulist, fabric_explain, slices
 from .state import Function, State
 
 GIB = 1 << 30
@@ -76,11 +76,13 @@ def isolated(state: State) -> FrozenSet[int]:
 
 def _confined(state: State) -> FrozenSet[int]:
     """CPUs that cpusets keep system.slice and user.slice off; empty where they are free to run anywhere."""
-    slices = state["confinement"]["slices"]
+    confinement = state["confinement"]
     online = cpulist.parse(state["cpu"]["online"])
     allowed: FrozenSet[int] = frozenset()
     for unit in ("system.slice", "user.slice"):
-        cpus = slices.get(unit)
+        if slices.absent(confinement, unit):
+            continue
+        cpus = confinement["slices"].get(unit)
         if cpus is None:
             raise Unknown("confinement.slices: the cpuset of %s is not known" % unit)
         allowed |= cpulist.parse(cpus) if cpus else online

@@ -41,9 +41,21 @@ def files(reserved: FrozenSet[int]) -> Dict[str, str]:
     return {path(u): _TEXT % (kind[u.rpartition(".")[2]], cpulist.format(reserved)) for u in UNITS}
 
 
+def absent(confinement: Confinement, unit: str) -> bool:
+    """Whether the unit is not there, and its drop-in waits until it starts: user.slice where nobody ever logged in
+    by systemd-logind.
+
+    The cpuset controller is on for all groups of a parent or for none (cgroup v2, "Enabling and Disabling"), so that
+    a unit without its files is none where another has them.
+    """
+    effective = confinement["effective"]
+    return effective.get(unit) is None and any(effective.get(other) is not None for other in UNITS)
+
+
 def loose(confinement: Confinement, reserved: FrozenSet[int]) -> List[str]:
     """Units that the kernel does not hold on exactly these CPUs now."""
-    return [u for u in UNITS if cpulist.parse(confinement["effective"].get(u) or "") != reserved]
+    there = [u for u in UNITS if not absent(confinement, u)]
+    return [u for u in there if cpulist.parse(confinement["effective"].get(u) or "") != reserved]
 
 
 def found(confinement: Confinement, units: List[str]) -> str:

@@ -81,10 +81,11 @@ def test_absent_comes_to_rest_too(machine: dict[str, Any]) -> None:
 
 
 def test_steps_say_what_was_found_and_is_wanted() -> None:
-    machine = changed(state(), confinement={"irqs": IRQS, "effective": {"system.slice": "0-7"}})
+    effective = {"init.scope": "0-7", "system.slice": "0-7", "user.slice": "0-3"}
+    machine = changed(state(), confinement={"irqs": IRQS, "effective": effective})
     found = cpu_isolation.decide(options(), machine)
     by_key = {s.key: s for s in found.steps}
-    assert by_key["slices"].before == "init.scope all CPUs, system.slice 0-7, user.slice all CPUs"
+    assert by_key["slices"].before == "init.scope 0-7, system.slice 0-7, user.slice 0-3"
     assert by_key["slices"].after == "0,2,4,6"
     assert by_key["irq-affinity"].before == (
         "new interrupts on 0-7; 2 of 5 on other CPUs: 24 eth0-rx-0, 25 nvme0q1"
@@ -115,6 +116,22 @@ def test_daemons_loose_although_the_files_are_right() -> None:
     done = converged(options(), state())
     done["confinement"]["effective"]["user.slice"] = "0-7"
     assert [(s.key, s.before) for s in cpu_isolation.decide(options(), done).steps] == [("slices", "user.slice 0-7")]
+
+
+def test_a_unit_that_is_not_started_is_held_by_its_file_alone() -> None:
+    """user.slice exists from the first login on that systemd-logind knows of; before, there is no control group."""
+    done = converged(options(), state())
+    done["confinement"]["effective"]["user.slice"] = None
+    assert cpu_isolation.decide(options(), done).steps == ()
+    del done["confinement"]["files"][slices.path("user.slice")]
+    steps = cpu_isolation.decide(options(), done).steps
+    assert [(s.key, s.before) for s in steps] == [("slices", "confined, but not after the next boot")]
+
+
+def test_where_no_unit_has_a_cpuset_all_run_anywhere() -> None:
+    machine = changed(state(), confinement={"effective": dict.fromkeys(slices.UNITS)})
+    by_key = {s.key: s for s in cpu_isolation.decide(options(), machine).steps}
+    assert by_key["slices"].before == "init.scope all CPUs, system.slice all CPUs, user.slice all CPUs"
 
 
 @pytest.mark.parametrize("irqbalance", ["active", "inactive", "absent", ""])
