@@ -14,12 +14,15 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from nearmetal.bmc.machine import Machine
 from nearmetal.bmc.server import BmcServer
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import bios
+from nearmetal.lab.node import Node
+from nearmetal.lab.process import Process
 from nearmetal.lab.qmp import Qmp
 from nearmetal.lab.rack import Rack
 
@@ -38,12 +41,13 @@ class NodePower:
         self._rack, self._node = rack, node
         self.again = False
 
+    def node(self) -> Node:
+        """The node as its state file has it now."""
+        return Rack(self._rack).node(self._node)
+
     def on(self) -> None:
         """Start it from its disk, unless it runs."""
-        rack = Rack(self._rack)
-        with rack.store.lock(wait_s=LOCK_S):
-            rack.state = rack.store.load()
-            node = rack.node(self._node)
+        with self._locked() as node:
             if not node.running():
                 node.stop()
                 node.start()
@@ -53,10 +57,19 @@ class NodePower:
         if graceful:
             self._tell("system_powerdown")
             return
-        rack = Rack(self._rack)
-        with rack.store.lock(wait_s=LOCK_S):
-            rack.state = rack.store.load()
-            rack.node(self._node).stop()
+        with self._locked() as node:
+            node.stop()
+
+    def ended(self, process: Process, again: bool) -> None:
+        """Follow a QEMU that ended: start another one, or write down that the node is off.
+
+        Nothing where somebody else did either meanwhile.
+        """
+        with self._locked() as node:
+            if node.state.process == process:
+                node.stop()
+                if again:
+                    node.start()
 
     def reset(self, graceful: bool = False) -> None:
         """Reset at once, or ask the system to end and start it again then."""
@@ -65,42 +78,59 @@ class NodePower:
 
     def state(self) -> str:
         """Whether QEMU runs."""
-        return "On" if Rack(self._rack).node(self._node).running() else "Off"
+        return "On" if self.node().running() else "Off"
 
-    def events(self) -> Path:
-        """Where QEMU tells what happens."""
-        return Rack(self._rack).node(self._node).files.socket("events")
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[Node]:
+        rack = Rack(self._rack)
+        with rack.store.lock(wait_s=LOCK_S):
+            rack.state = rack.store.load()
+            yield rack.node(self._node)
 
     def _tell(self, command: str) -> None:
-        with Qmp(Rack(self._rack).node(self._node).files.socket("qmp")) as qmp:
+        with Qmp(self.node().files.socket("qmp")) as qmp:
             qmp.execute(command)
 
 
-def why_it_ended(path: Path) -> str:
-    """Listen to a QEMU until it ends; its reason, "" where there is none to listen to."""
-    reason = ""
-    with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as sock:
-        sock.connect(str(path))
-        sock.sendall(b'{"execute": "qmp_capabilities"}\n')
-        with sock.makefile("r", encoding="utf-8") as file:
+def why_it_ended(path: Path) -> str | None:
+    """Listen to a QEMU until it ends; its reason, "" where it gave none, None where it cannot be listened to."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.connect(str(path))
+        except OSError:
+            return None
+        reason = ""
+        with contextlib.suppress(OSError, ValueError), sock.makefile("r", encoding="utf-8") as file:
+            sock.sendall(b'{"execute": "qmp_capabilities"}\n')
             for line in file:
                 event = json.loads(line)
                 if event.get("event") == "SHUTDOWN":
                     reason = str(event["data"]["reason"])
-    return reason
+        return reason
 
 
 def watch(machine: Machine, power: NodePower, over: threading.Event) -> None:
-    """Boot a node again whenever it resets."""
+    """Boot a node again whenever it resets.
+
+    One that ended while nobody listened (the BMCs were being started) is taken to have reset: a node that stays off
+    is what nobody asked for.
+    """
     while not over.wait(LOOK_S):
         with contextlib.suppress(NearmetalError, OSError):
-            reason = why_it_ended(power.events())
+            node = power.node()
+            process = node.state.process
+            if process is None:
+                continue
+            reason = why_it_ended(node.files.socket("events"))
             if over.is_set():
                 return
-            if reason in RESETS or reason == "guest-shutdown" and power.again:
-                power.again = False
+            if reason is None and process.alive():
+                continue  # it only starts
+            again = reason is None or reason in RESETS or reason == "guest-shutdown" and power.again
+            power.again = False
+            if again:
                 machine.boot_up()
-                power.on()
+            power.ended(process, again)
 
 
 def serve(name: str, over: threading.Event) -> None:

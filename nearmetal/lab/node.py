@@ -86,7 +86,9 @@ class Node:
         while True:
             self._check_cancel()
             if child.poll() is not None or not self.running():
-                raise NearmetalError(f"QEMU of {self.name} did not start: {self._last_words()}")
+                said = self._last_words()
+                self.stop()
+                raise NearmetalError(f"QEMU of {self.name} did not start: {said}")
             with contextlib.suppress(OSError), Qmp(self.files.socket("qmp"), timeout=30) as qmp:
                 qmp.execute("query-status")
                 return

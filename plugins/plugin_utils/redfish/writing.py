@@ -68,4 +68,3 @@ def _job(bmc: Bmc, document: Mapping[str, Any], answer: Answer, seconds: float) 
     if not path:
         return {}
     return jobs.follow(bmc, bmc.local(path), lambda job: job["state"] in jobs.READY, seconds)
-

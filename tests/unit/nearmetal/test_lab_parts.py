@@ -114,9 +114,14 @@ def test_ssh_reads_the_configuration_as_meant(tmp_path: Path) -> None:
 def test_inventory_checks_host_keys(tmp_path: Path) -> None:
     keys = Path("/state/with blank/ssh")
     path = tmp_path / "inventory" / "hosts.yml"
-    inventory.write(path, inventory.document("lab", keys, [(SPEC, 22100), (qemu.NodeSpec("node2", 2), 22101)]))
+    bmcs = {"node1": "https://127.0.0.1:22102", "node2": "https://127.0.0.1:22103"}
+    nodes = [(SPEC, 22100), (qemu.NodeSpec("node2", 2), 22101)]
+    inventory.write(path, inventory.document("lab", keys, nodes, bmcs, "secret"))
+    assert path.stat().st_mode & 0o077 == 0, "it has the BMCs' password"
     hosts = yaml.safe_load(path.read_text())["all"]["children"]["compute"]["hosts"]
     assert {name: host["ansible_port"] for name, host in hosts.items()} == {"node1": 22100, "node2": 22101}
+    assert [host["bios_baseuri"] for host in hosts.values()] == list(bmcs.values())
+    assert hosts["node1"]["bios_ca_path"] == str(keys / "bmc.pem"), "certificates of BMCs are checked"
     words = shlex.split(hosts["node1"]["ansible_ssh_common_args"])
     assert "StrictHostKeyChecking=yes" in words and "HostKeyAlias=node1.lab" in words
     assert 'UserKnownHostsFile="/state/with blank/ssh/known_hosts"' in words

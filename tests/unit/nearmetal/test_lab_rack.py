@@ -21,7 +21,8 @@ from nearmetal.lab import boot, image, ports, preflight, rack
 from nearmetal.lab.cli import app
 
 # Speaks QMP, greets like an ssh server, and does what files in its folder say: "silent" (nothing ever answers),
-# "panic" (once: the serial log says so), "refuse" (ends with a message, as for a broken option).
+# "panic" (once: the serial log says so), "refuse" (ends with a message, as for a broken option). A reset ends it, and
+# it tells why to whoever listens on its second socket.
 FAKE_QEMU = r"""#!@PYTHON@
 import json, os, re, socket, sys, threading
 here = os.path.dirname(os.path.abspath(__file__))
@@ -29,7 +30,6 @@ flag = lambda name: os.path.join(here, name)
 args = sys.argv[1:]
 if "--version" in args:
     print("QEMU emulator version 10.0.2 (fake)"); sys.exit()
-value = lambda name: args[args.index(name) + 1]
 open(flag("calls"), "a").write(json.dumps(args) + "\n")
 if os.path.exists(flag("refuse")):
     sys.exit("qemu: -device igb: no such device")
@@ -44,6 +44,10 @@ def answer(sock):
             f.write('{"event": "X"}\n{"return": %s}\n' % ('""' if "human" in asked["execute"] else "{}")); f.flush()
             if asked["execute"] == "quit":
                 os._exit(0)
+            if asked["execute"] == "system_reset":
+                for other in listeners:
+                    other.sendall(b'{"event": "SHUTDOWN", "data": {"guest": false, "reason": "host-qmp-system-reset"}}\n')
+                os._exit(0)
 def serve(s, work):
     while True:
         conn = s.accept()[0]
@@ -55,14 +59,20 @@ if os.path.exists(flag("panic")):
 elif not os.path.exists(flag("silent")):
     tcp = socket.create_server(("127.0.0.1", int(re.search(r"hostfwd=tcp:127.0.0.1:(\d+)", text)[1])))
     threading.Thread(target=serve, args=(tcp, lambda c: (c.sendall(b"SSH-2.0-x\r\n"), c.close())), daemon=True).start()
-qmp = socket.socket(socket.AF_UNIX)
-path = value("-qmp").split(",")[0].removeprefix("unix:")
-if os.path.exists(path): os.remove(path)
-qmp.bind(path); qmp.listen()
-serve(qmp, answer)
+listeners = []
+def unix(option):
+    path = option.split(",")[0].removeprefix("unix:")
+    if os.path.exists(path): os.remove(path)
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(path); made.listen()
+    return made
+control, events = (unix(args[i + 1]) for i, word in enumerate(args) if word == "-qmp")
+threading.Thread(target=serve, args=(events, listeners.append), daemon=True).start()
+serve(control, answer)
 """
 FAKE_SSH = '#!/bin/sh\nfor last; do :; done\ncase "$last" in *"read now"*) echo time; read now;; *) echo running;; esac\n'
 FAKE_IMG = "#!/bin/sh\nfor last; do :; done\necho disk > \"$last\"\n"
+START_BMCS = rack.Rack._start_bmcs
 QUICK = boot.Limits(boot=20, stall=2, load=5, settle=5)
 
 
@@ -82,6 +92,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(rack.accel, "choose", lambda version, kernel, progress: "tcg")
     monkeypatch.setattr(preflight, "check_memory", list)
     monkeypatch.setattr(preflight, "check_disk", lambda folder, gib: None)
+    monkeypatch.setattr(rack.Rack, "_start_bmcs", lambda self: None)  # a second of processor each time
     # Ports of racks that really run on this machine are left alone.
     monkeypatch.setattr(ports, "FIRST", 24000 + os.getpid() % 1000)
     monkeypatch.setattr(ports, "LAST", 25999)
@@ -204,20 +215,26 @@ def test_snapshots_for_boot_configurations(fake: Path, one: rack.Rack) -> None:
         one.snapshot("node1", "a b; quit")
 
 
-def test_power(fake: Path, one: rack.Rack) -> None:
+def test_power(fake: Path, one: rack.Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rack.Rack, "_start_bmcs", START_BMCS)
     one.up()
+    bmcs = one.status()["bmcs"]["pid"]
     one.power("node1", "off")
     assert running(one)["node1"] is None
     one.power("node1", "on", wait=True)
     assert running(one)["node1"] and "-loadvm" not in calls(fake)[-1]
     pid = running(one)["node1"]
     one.power("node1", "reset", wait=True)
+    after = running(one)["node1"]
+    assert after and after != pid, "the BMC starts another QEMU, as the BIOS then wants it"
     one.power("node1", "on")
-    assert running(one)["node1"] == pid
+    assert running(one)["node1"] == after
     with pytest.raises(NearmetalError, match="power 'explode' is unknown: one of off, on, reset, shutdown"):
         one.power("node1", "explode")
     with pytest.raises(NearmetalError, match="has no node 'node9'; it has: node1, node2"):
         one.power("node9", "off")
+    one.down()
+    assert not rack.process.Process(bmcs, 0).alive() and one.status()["bmcs"] == {"state": "stopped", "pid": None}
 
 
 def test_a_switch_that_died_is_started_again(fake: Path, one: rack.Rack) -> None:
