@@ -49,8 +49,19 @@ class Rack:
     def run(self, *words: str, timeout: float = 900) -> Done:
         """A nearmetal command to its end."""
         process = self.start(*words)
-        out, err = process.communicate(timeout=timeout)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            pytest.fail(f"nearmetal {' '.join(words)} still ran after {timeout:.0f} s:\n{out[-4000:]}{err[-4000:]}{self.traces()}")
         return Done(process.returncode, out, err)
+
+    def traces(self) -> str:
+        """The ends of what tells why something hangs: journals, consoles, BMCs."""
+        state = Path(self.env["NEARMETAL_STATE_DIR"])
+        files = [*sorted(state.glob("runs/*/journal.jsonl"))[-1:], *state.glob("lab/*/*/serial.log"), *state.glob("lab/*/bmcs.log")]
+        return "".join(f"\n--- {file}\n{file.read_text(errors='replace')[-3000:]}" for file in files)
 
     def answers(self, node: str, seconds: float) -> bool:
         """Whether a command on the node ends well in so many seconds."""
@@ -78,9 +89,9 @@ class Rack:
         assert done.code == 0, f"{command}: {done.text}"
         return done.out.strip()
 
-    def pid(self, node: str) -> int:
-        """The node's QEMU process."""
-        return next(int(n["pid"]) for n in json.loads(self.lab("status", "--json").out)["nodes"] if n["name"] == node)
+    def pid(self, node: str) -> int | None:
+        """The node's QEMU process; another one after each boot, and none between."""
+        return next(n["pid"] for n in json.loads(self.lab("status", "--json").out)["nodes"] if n["name"] == node)
 
     def lab(self, *words: str) -> Done:
         """A lab command that must succeed."""
@@ -119,6 +130,7 @@ def rack(running_rack: Rack) -> Rack:
 def node1_alone(rack: Rack) -> Iterator[None]:
     """For tests that only touch node1: node2 stands still meanwhile and takes no processor from it."""
     pid = rack.pid("node2")
+    assert pid, "node2 is not up"
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

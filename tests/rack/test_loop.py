@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from conftest import Rack
 
+NODES = ("node1", "node2")
 WANTED = "intel_iommu=on"
 MODULES = {"nearmetal.rack.kernel_cmdline", "nearmetal.rack.hugepages", "nearmetal.rack.cpu_isolation"}
 
@@ -28,6 +29,13 @@ def events(rack: Rack, run: str) -> list[dict[str, object]]:
 
 def runs(rack: Rack) -> list[dict[str, Any]]:
     return list(json.loads(rack.run("runs", "--json").out))
+
+
+def threads(rack: Rack, node: str) -> int:
+    """Threads of a core, as `nearmetal inspect` finds them."""
+    done = rack.run("inspect", node, "-i", rack.inventory, "--json")
+    assert done.code == 0, done.text
+    return int(json.loads(done.out)["cpu"]["threads_per_core"])
 
 
 def wait_for(rack: Rack, process: subprocess.Popen[str], event: str, host: str, seconds: float = 300) -> str:
@@ -49,7 +57,10 @@ def test_converges_with_one_reboot_and_then_changes_nothing(rack: Rack) -> None:
     plan = rack.plan()
     assert plan["summary"]["reboots"] == 2
     assert plan["summary"]["changed_hosts"] == 2
-    before = {n: rack.ssh(n, "cat /proc/sys/kernel/random/boot_id") for n in ("node1", "node2")}
+    (waits,) = {s["reason"] for s in plan["steps"] if s["capability"] == "reboot"}
+    assert "kernel_args/cmdline" in waits and "bios/smt" in waits, "BIOS and kernel share the reboot"
+    assert {node: threads(rack, node) for node in NODES} == dict.fromkeys(NODES, 1)
+    before = {n: rack.ssh(n, "cat /proc/sys/kernel/random/boot_id") for n in NODES}
 
     done = rack.apply()
     assert done.code == 0, done.text
@@ -57,12 +68,16 @@ def test_converges_with_one_reboot_and_then_changes_nothing(rack: Rack) -> None:
     reboots = [e["host"] for e in events(rack, run) if e["event"] == "reboot_done"]
     assert sorted(reboots) == ["node1", "node2"]
 
-    for node in ("node1", "node2"):
+    for node in NODES:
         assert rack.ssh(node, "cat /proc/sys/kernel/random/boot_id") != before[node]
+        assert threads(rack, node) == 2, "the BIOS has SMT on"
         assert WANTED in rack.ssh(node, "cat /proc/cmdline").split()
         pages = "cat /sys/devices/system/node/node{0,1}/hugepages/hugepages-2048kB/nr_hugepages"
         assert rack.ssh(node, f"bash -c '{pages}'").split() == ["192", "160"]
-        assert rack.ssh(node, "cat /sys/fs/cgroup/system.slice/cpuset.cpus.effective") == "0-1,4-5"
+        assert rack.ssh(node, "cat /sys/fs/cgroup/system.slice/cpuset.cpus.effective") == "0-1,4-5", (
+            "decided again with the CPUs that SMT brought"
+        )
+        assert rack.ssh(node, "systemctl start user.slice; cat /sys/fs/cgroup/user.slice/cpuset.cpus.effective") == "0-1,4-5"
         assert "DMAR" in rack.ssh(node, "ls /sys/class/iommu; dmesg | grep -i 'DMAR: IOMMU enabled'")
 
     again = rack.apply()
@@ -131,11 +146,14 @@ def test_node_that_does_not_come_back(rack: Rack) -> None:
 
 @contextlib.contextmanager
 def paused_when_down(rack: Rack, node: str) -> Iterator[None]:
-    """Stop the node's processor as soon as it went down, as a machine that hangs in its firmware."""
-    pid = rack.pid(node)
+    """Stop the node's processor as soon as its BMC starts it again, as a machine that hangs in its firmware."""
+    before = pid = rack.pid(node)
     end = time.monotonic() + 120
-    while time.monotonic() < end and rack.answers(node, 10):
+    while time.monotonic() < end and pid in (before, None):
         time.sleep(0.5)
+        pid = rack.pid(node)
+    assert pid not in (before, None), "the BMC did not start it again"
+    time.sleep(2)  # the BMC asks its QEMU whether it runs, and would end one that does not answer
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
