@@ -11,6 +11,7 @@ from dataclasses import asdict
 from types import ModuleType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
+from . import later
 from .capabilities import kernel_args
 from .model import (
     AT_BOOT,
@@ -98,7 +99,7 @@ def decide(
 ) -> Dict[str, Any]:
     """The plan of one host: a plain document, the same for plan, apply, drift and check mode.
 
-    Keys: status ("ok", "changes", "problems"), reboot, steps, calls ({capability: {module, args}}),
+    Keys: status ("ok", "changes", "problems"), reboot, second_reboot, steps, calls ({capability: {module, args}}),
     roles (the order in which calls are made), problems, warnings, marks (of what will be done).
     """
     requests: Dict[str, CmdlineRequest] = {}
@@ -111,6 +112,7 @@ def decide(
                 decisions[name] = capabilities[name].decide(options, state)
         except IntentError as err:
             decisions[name] = Decision(problems=tuple(err.found))
+    decisions, requests = later.postpone(decisions, requests, capabilities)
     asked = {n: r for n, r in requests.items() if r}
     # A host on which some intent cannot be met is left alone altogether, boot loader included.
     if asked and not any(d.problems for d in decisions.values()):
@@ -121,7 +123,7 @@ def decide(
 def _document(decisions: Mapping[str, Decision]) -> Dict[str, Any]:
     steps = [step for d in decisions.values() for step in d.steps]
     problems = [p.as_dict() for d in decisions.values() for p in d.problems]
-    booting = [s for s in steps if s.disruption in AT_BOOT]
+    booting = [s for s in steps if s.disruption in AT_BOOT and s.key != later.SECOND]
     cycle = any(s.disruption == POWER_CYCLE for s in booting)
     if booting:
         steps.append(
@@ -138,6 +140,7 @@ def _document(decisions: Mapping[str, Decision]) -> Dict[str, Any]:
         "status": "problems" if problems else "changes" if steps else "ok",
         "reboot": bool(booting),
         "power_cycle": cycle,
+        "second_reboot": any(s.key == later.SECOND for s in steps),
         "reboot_digest": reboot_digest(booting) if booting else "",
         "reboot_words": reboot_words(booting) if booting else "",
         "steps": documents,
@@ -175,6 +178,6 @@ def summary(plans: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
     return {
         "hosts": len(plans),
         "changed_hosts": sum(1 for p in plans.values() if p.get("steps")),
-        "reboots": sum(1 for p in plans.values() if p.get("reboot")),
+        "reboots": sum(bool(p.get("reboot")) + bool(p.get("second_reboot")) for p in plans.values()),
         "by_disruption": count,
     }

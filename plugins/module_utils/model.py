@@ -6,6 +6,8 @@
 A capability is a Python module in `module_utils/capabilities/`, named like its role, with
 
     AFTER: tuple of capability names                      that must be decided and done before it
+    COUNTS: tuple of "cpus", "nodes" (optional)           what of the topology it counts with; while another capability
+                                                          moves that, it is decided after the reboot (see later.py)
     READS: tuple of capability names (optional)           whose options it is given too: options["vf_lag"], None
                                                           where that capability is not managed on the host
     problems(options) -> list of Problem                  cross-field checks, no host needed
@@ -88,6 +90,7 @@ class Decision:
     call: Any = None  # Call, or None where only a reboot is missing
     problems: Tuple[Problem, ...] = ()
     warnings: Tuple[str, ...] = ()
+    moves: Dict[str, str] = field(default_factory=dict)  # "cpus", "nodes": why the reboot changes them
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,7 @@ def files(reserved: FrozenSet[int]) -> Dict[str, str]:
 
 
 def absent(confinement: Confinement, unit: str) -> bool:
-    """Whether the unit is not there, and its drop-in waits until it starts: user.slice where nobody ever logged in
-    by systemd-logind.
+    """Whether the unit is not there, and its drop-in waits until it starts: user.slice before any login session.
 
     The cpuset controller is on for all groups of a parent or for none (cgroup v2, "Enabling and Disabling"), so that
     a unit without its files is none where another has them.

@@ -81,8 +81,8 @@ def _peers(
 
 
 _EMPTY: dict[str, Any] = {
-    "reboot": False, "power_cycle": False, "reboot_digest": "", "reboot_words": "", "steps": [], "calls": {}, "roles": [],
-    "warnings": [], "marks": [],
+    "reboot": False, "power_cycle": False, "second_reboot": False, "reboot_digest": "", "reboot_words": "", "steps": [],
+    "calls": {}, "roles": [], "warnings": [], "marks": [],
 }  # fmt: skip
 
 _CHANGED_SINCE = {

@@ -137,14 +137,17 @@ def needs_registry(options: Mapping[str, Any], bmc: Optional[Mapping[str, Any]])
     return bool(result.body or result.doubtful or result.problems or unnamed)
 
 
-def topology_changes(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping[str, Any]]) -> str:
-    """Why the kernel will count other CPUs or NUMA nodes after the next reset; "" where it will not."""
+def topology_changes(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping[str, Any]]) -> Dict[str, str]:
+    """What the kernel will count otherwise after the next reset ("cpus", "nodes"), and why."""
     if not options or not bmc or bmc.get("error"):
-        return ""
+        return {}
     result = compare(options, bmc)
     asked = wishes(options)
-    moved = [w for w in WORDS if WORDS[w].topology and any(w in result.shared[a] for a in result.idle)]
-    return ", ".join("%s becomes %s" % (word, text(asked[word])) for word in moved)
+    moved: Dict[str, List[str]] = {}
+    for word in WORDS:
+        if WORDS[word].moves and any(word in result.shared[name] for name in result.idle):
+            moved.setdefault(WORDS[word].moves, []).append("%s becomes %s" % (word, text(asked[word])))
+    return {kind: ", ".join(why) for kind, why in moved.items()}
 
 
 def turning_on(options: Optional[Mapping[str, Any]], bmc: Optional[Mapping[str, Any]], word: str) -> bool:

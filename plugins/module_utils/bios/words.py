@@ -15,7 +15,7 @@ class Word(NamedTuple):
     values: Tuple[Any, ...]
     about: str
     read_only: bool = False
-    topology: bool = False  # whether the kernel counts other CPUs or NUMA nodes afterwards
+    moves: str = ""  # "cpus", "nodes": what the kernel counts otherwise afterwards
 
 
 SWITCH = (True, False)
@@ -26,7 +26,7 @@ def _words(*words: Word) -> Dict[str, Word]:
 
 
 WORDS: Dict[str, Word] = _words(
-    Word("smt", SWITCH, "two threads per core (Hyper-Threading, SMT)", topology=True),
+    Word("smt", SWITCH, "two threads per core (Hyper-Threading, SMT)", moves="cpus"),
     Word("virtualization", SWITCH, "the processor runs virtual machines (VT-x, SVM)"),
     Word("iommu", SWITCH, "DMA of devices is translated (VT-d, AMD-Vi, SMMU)"),
     Word("sriov", SWITCH, "the firmware leaves room for virtual functions"),
@@ -34,14 +34,14 @@ WORDS: Dict[str, Word] = _words(
     Word("ats", SWITCH, "devices may keep translated addresses"),
     Word("above_4g_decoding", SWITCH, "memory windows of devices may lie above 4 GiB: GPUs with large BARs"),
     Word("resizable_bar", SWITCH, "devices may ask for larger memory windows"),
-    Word("numa_per_socket", (1, 2, 4), "NUMA nodes of one socket (SNC of Intel, NPS of AMD)", topology=True),
-    Word("l3_as_numa", SWITCH, "each L3 cache is a NUMA node (AMD)", topology=True),
+    Word("numa_per_socket", (1, 2, 4), "NUMA nodes of one socket (SNC of Intel, NPS of AMD)", moves="nodes"),
+    Word("l3_as_numa", SWITCH, "each L3 cache is a NUMA node (AMD)", moves="nodes"),
     Word("c_states", SWITCH, "idle cores may sleep deeper than C1"),
     Word("p_states", SWITCH, "the frequency of cores may be changed"),
     Word("power_profile", ("performance", "balanced", "efficiency"), "whom power management favours"),
     Word("turbo", SWITCH, "cores may run above their base frequency"),
     Word("prefetchers", SWITCH, "all hardware prefetchers of the cores"),
-    Word("memory_interleave", SWITCH, "memory is spread over the sockets, so that there is one NUMA node", topology=True),
+    Word("memory_interleave", SWITCH, "memory is spread over the sockets, so that there is one NUMA node", moves="nodes"),
     Word("pcie_relaxed_ordering", SWITCH, "PCI Express may reorder writes"),
     Word("max_read_request", (128, 256, 512, 1024, 2048, 4096), "largest read request on PCI Express, in bytes"),
     Word("boot_mode", ("uefi", "legacy"), "how the system boots"),

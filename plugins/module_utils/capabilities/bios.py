@@ -69,12 +69,12 @@ def decide(options: Mapping[str, Any], state: State) -> Decision:
     result = bios.compare(options, bmc)
     steps = _steps(options, result, bmc)
     vain = [problem for problem in (_in_vain(step, result, bmc, state) for step in steps) if problem]
-    warnings = [*result.warnings, *_warnings(options, result, bmc, state)]
+    warnings = [*result.warnings, *_warnings(options, result, state)]
     found = (*result.problems, *vain)
     if found:
         return Decision(problems=found, warnings=tuple(warnings))
     call = Call(MODULE, {name: options.get(name) for name in PASSED}) if result.body or result.clear else None
-    return Decision(tuple(steps), call, (), tuple(warnings))
+    return Decision(tuple(steps), call, (), tuple(warnings), bios.topology_changes(options, bmc))
 
 
 def _steps(options: Mapping[str, Any], result: bios.Comparison, bmc: Mapping[str, Any]) -> List[Step]:
@@ -147,17 +147,10 @@ def _in_vain(step: Step, result: bios.Comparison, bmc: Mapping[str, Any], state:
 
 
 def _warnings(
-    options: Mapping[str, Any], result: bios.Comparison, bmc: Mapping[str, Any], state: State
+    options: Mapping[str, Any], result: bios.Comparison, state: State
 ) -> List[str]:
     found = ["BIOS: %s is not offered by this machine (%s)" % (n, result.reasons[n]) for n in result.unsupported]
-    moved = bios.topology_changes(options, bmc)
-    if moved:
-        found.append(
-            "BIOS: %s, so that CPUs and NUMA nodes are others after the reboot. What was computed from those of now "
-            "(isolated CPUs, huge pages of nodes) is then decided again, and may need a second reboot" % moved
-        )
-    found += _belied(options, result, state)
-    return found
+    return found + _belied(options, result, state)
 
 
 def _belied(options: Mapping[str, Any], result: bios.Comparison, state: State) -> List[str]:

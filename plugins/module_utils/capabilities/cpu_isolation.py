@@ -20,6 +20,7 @@ from ..partition import Request, cores_per_node, partition
 from ..state import State
 
 AFTER: Tuple[str, ...] = ()
+COUNTS = ("cpus", "nodes")
 OWNED = ("isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity")
 FILES = slices.FILES + irq.STEER_FILES + irq.BALANCE_FILES
 PROBE = (*FILES, irq.UNMOVABLE)

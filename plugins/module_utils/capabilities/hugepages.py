@@ -13,6 +13,7 @@ from ..model import REBOOT, Call, CmdlineRequest, Decision, Problem, Step
 from ..state import State
 
 AFTER: Tuple[str, ...] = ()
+COUNTS = ("nodes",)
 OWNED = ("hugepagesz", "hugepages", "default_hugepagesz")
 FILES = runtime.FILES
 PROBE = FILES

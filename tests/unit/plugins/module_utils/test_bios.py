@@ -148,9 +148,8 @@ def test_the_kernel_has_the_last_word_about_smt() -> None:
 
 
 def test_other_cpus_after_the_reboot_are_announced() -> None:
-    warnings = bios.decide(options(settings={"smt": False}), state(bmc("dell"))).warnings
-    assert any("smt becomes off" in w and "second reboot" in w for w in warnings)
-    assert not any("second" in w for w in bios.decide(options(settings={"sriov": True}), state(bmc("dell"))).warnings)
+    assert bios.decide(options(settings={"smt": False}), state(bmc("dell"))).moves == {"cpus": "smt becomes off"}
+    assert bios.decide(options(settings={"sriov": True}), state(bmc("dell"))).moves == {}
 
 
 # --- together with others

@@ -511,11 +511,15 @@ def test_secure_boot_is_compared_and_never_set() -> None:
 
 
 def test_topology_changes() -> None:
-    assert bios.topology_changes(ask(smt=False, sriov=True), bmc("dell")) == "smt becomes off"
-    assert bios.topology_changes(ask(numa_per_socket=2, smt=True), bmc("dell")) == "numa_per_socket becomes 2"
-    assert bios.topology_changes(ask(smt=False), bmc("hpe", {"ProcHyperthreading": "Disabled"})) == "smt becomes off"
-    assert bios.topology_changes(ask(sriov=True, smt=True), bmc("dell")) == ""
-    assert bios.topology_changes(None, bmc("dell")) == bios.topology_changes(ask(smt=False), None) == ""
+    assert bios.topology_changes(ask(smt=False, sriov=True), bmc("dell")) == {"cpus": "smt becomes off"}
+    assert bios.topology_changes(ask(numa_per_socket=2, smt=True), bmc("dell")) == {
+        "nodes": "numa_per_socket becomes 2"
+    }
+    assert bios.topology_changes(ask(smt=False), bmc("hpe", {"ProcHyperthreading": "Disabled"})) == {
+        "cpus": "smt becomes off"
+    }
+    assert bios.topology_changes(ask(sriov=True, smt=True), bmc("dell")) == {}
+    assert bios.topology_changes(None, bmc("dell")) == bios.topology_changes(ask(smt=False), None) == {}
 
 
 def test_turning_on() -> None:

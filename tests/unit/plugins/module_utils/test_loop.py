@@ -53,6 +53,60 @@ def test_all_reboots_become_one_and_it_requires_each_step() -> None:
     assert loop.summary({"h": plan})["by_disruption"]["reboot"] == 2
 
 
+MOVES = {"cpus": "smt becomes on"}
+
+
+def test_what_counts_cpus_waits_while_the_bios_changes_them() -> None:
+    caps = {
+        "bios": capability("bios", Decision((step("bios", "smt", "reboot"),), Call("b", {}), moves=MOVES)),
+        "cpus": capability("cpus", Decision((step("cpus"),), Call("c", {}), warnings=("of now",))),
+        "pages": capability("pages", Decision((step("pages"),), Call("p", {}))),
+    }
+    caps["cpus"].COUNTS, caps["pages"].COUNTS = ("cpus", "nodes"), ("nodes",)
+    plan = loop.decide(dict.fromkeys(caps, {}), STATE, caps)
+    assert plan["roles"] == ["bios", "pages"], "node numbers stay"
+    (waits,) = [s for s in plan["steps"] if s["capability"] == "cpus"]
+    assert (waits["before"], waits["after"], waits["requires"]) == ("a", "decided after the reboot", ["reboot"])
+    assert "smt becomes on" in waits["reason"] and not plan["warnings"]
+    assert not plan["second_reboot"] and loop.summary({"h": plan})["reboots"] == 1
+
+    caps["bios"] = capability("bios")  # as it is after the reboot
+    assert loop.decide(dict.fromkeys(caps, {}), STATE, caps)["roles"] == ["cpus", "pages"]
+
+
+def test_kernel_arguments_that_name_cpus_announce_a_second_reboot() -> None:
+    counts = capability("cpus", Decision((step("cpus"),)), request=CmdlineRequest(("isolcpus=1",), (), "guests"))
+    counts.COUNTS = ("cpus",)
+    caps = {"bios": capability("bios", Decision((step("bios", "smt", "reboot"),), moves=MOVES)), "cpus": counts}
+    caps["kernel_args"] = kernel_args
+    plan = loop.decide({"bios": {}, "cpus": {}}, STATE, caps)
+    assert [s["id"] for s in plan["steps"]] == ["bios/smt", "cpus/k", "cpus/second-reboot", "reboot/reboot"]
+    assert plan["second_reboot"] and loop.summary({"h": plan})["reboots"] == 2
+    assert plan["reboot_words"] == "bios/smt=b", "the first reboot is for the BIOS alone"
+
+    counts.cmdline = lambda options, state: CmdlineRequest((), ("isolcpus",), "not any more")
+    boots = {**STATE, "boot": {**STATE["boot"], "configured": "quiet isolcpus=1"}}
+    plan = loop.decide({"bios": {}, "cpus": {}}, boots, caps)
+    assert plan["roles"] == ["kernel_args"] and not plan["second_reboot"], "what only goes counts nothing"
+
+
+def test_what_does_not_fit_the_topology_of_now_may_fit_the_next() -> None:
+    def unfit(options: Any, state: Any) -> Decision:
+        raise IntentError([Problem("pages", 3, "there is no node 3", "name another")])
+
+    pages = capability("pages")
+    pages.decide, pages.COUNTS = unfit, ("nodes",)
+    moving = capability("bios", Decision((step("bios", "nps", "reboot"),), moves={"nodes": "numa_per_socket becomes 2"}))
+    plan = loop.decide({"bios": {}, "pages": {}}, STATE, {"bios": moving, "pages": pages})
+    (waits,) = [s for s in plan["steps"] if s["capability"] == "pages"]
+    assert plan["status"] == "changes" and waits["before"] == "now: there is no node 3"
+
+    pages.decide = lambda options, state: Decision(problems=(Problem("pages", 3, "no kernel has it", "leave it", "host"),))
+    assert loop.decide({"bios": {}, "pages": {}}, STATE, {"bios": moving, "pages": pages})["status"] == "problems"
+    pages.decide = unfit
+    assert loop.decide({"pages": {}}, STATE, {"pages": pages})["status"] == "problems"
+
+
 def test_one_step_that_needs_a_power_cycle_makes_the_one_reboot_one() -> None:
     caps = {
         "x": capability("x", Decision((step("x", disruption="reboot"),))),
