@@ -1,6 +1,8 @@
 """Run the parts of the test suite and say what ran: `tiers.py [PART...]`, all parts by default.
 
-Every part runs, whether or not one before it failed. A part is a list of checks (one command each)
+Every part runs, whether or not one before it failed. Those that need the virtual rack, whose nodes rarely
+use two processors, run one after the other, and the others beside them at low priority; what these print
+comes after it. A part is a list of checks (one command each)
 or a pytest run. With CI=true nothing may be left out: a skipped test is a failure, except one that
 says that the captured samples, which are not part of the project, are absent. The last line is
 pytest's own kind of closing line; before it stands the plain `N passed, N failed`.
@@ -8,6 +10,7 @@ pytest's own kind of closing line; before it stands the plain `N passed, N faile
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +20,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
@@ -25,6 +28,8 @@ OUT = TOP / ".cache" / "test"
 COLLECTION = TOP / ".cache" / "collections" / "ansible_collections" / "nearmetal" / "rack"
 SAMPLES_ABSENT = ("captured samples are not at", "no sample ")
 IN_CI = os.environ.get("CI") == "true"
+ON_RACK = ("rack", "molecule")
+INTO = "--into"
 
 
 @dataclass
@@ -55,6 +60,7 @@ class Tier:
 def execute(argv: list[str], deadline: float, env: dict[str, str] | None = None) -> int:
     """Run a command in its own process group; 124 where it was still running at `deadline`."""
     process = subprocess.Popen(argv, cwd=TOP, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
+    give_way(process.pid)
     try:
         return process.wait(max(1.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -62,6 +68,12 @@ def execute(argv: list[str], deadline: float, env: dict[str, str] | None = None)
         return 124
     finally:
         stop_group(process)
+
+
+def give_way(pid: int) -> None:
+    """Hand our own priority to a new session: Linux shares processors among sessions first (autogroups)."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
@@ -205,6 +217,27 @@ def shared_rack() -> Iterator[None]:
             del os.environ["NEARMETAL_RACK_STATE"]
 
 
+def side_by_side(names: list[str]) -> dict[str, Outcome]:
+    """Run the parts with a rack, and all others beside them; outcomes by name."""
+    others = [name for name in names if name not in ON_RACK]
+    said, result = OUT / "beside.log", OUT / "beside.json"
+    result.unlink(missing_ok=True)
+    print(f"beside what follows, printed after it: {', '.join(others)}", flush=True)
+    with said.open("w") as file:
+        argv = [sys.executable, __file__, INTO, str(result), *others]
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
+        try:
+            outcomes = {name: run_tier(name) for name in names if name in ON_RACK}
+            process.wait()
+        finally:
+            stop_group(process)
+    print(said.read_text(), flush=True)
+    found = json.loads(result.read_text()) if result.is_file() else {}
+    for name in others:
+        outcomes[name] = Outcome(**found[name]) if name in found else Outcome(failed=1, failures=[f"{name}: it did not end"])
+    return outcomes
+
+
 def table(outcomes: dict[str, Outcome]) -> str:
     """Lay out one line for each part."""
     lines = [f"{'part':<13}{'result':<8}{'passed':>7}{'failed':>8}{'skipped':>9}{'time':>9}  what"]
@@ -219,19 +252,22 @@ def table(outcomes: dict[str, Outcome]) -> str:
     return "\n".join(lines)
 
 
-def closing(outcomes: dict[str, Outcome]) -> str:
+def closing(outcomes: dict[str, Outcome], seconds: float) -> str:
     """Write the two closing lines: the plain one, and one in pytest's form."""
     passed = sum(o.passed for o in outcomes.values())
     failed = sum(o.failed for o in outcomes.values())
     skipped = sum(len(o.skipped) for o in outcomes.values())
     words = [f"{failed} failed"] if failed else []
     words += [f"{passed} passed"] + ([f"{skipped} skipped"] if skipped else [])
-    text = f" {', '.join(words)} in {sum(o.seconds for o in outcomes.values()):.2f}s "
+    text = f" {', '.join(words)} in {seconds:.2f}s "
     return f"{passed} passed, {failed} failed\n{text:=^80}"
 
 
 def main(names: list[str]) -> int:
     """Run the named parts; 0 where all passed."""
+    start = time.monotonic()
+    into = Path(names[1]) if names[:1] == [INTO] else None
+    names = names[2:] if into else names
     unknown = [name for name in names if name not in TIERS]
     if unknown:
         print(f"no such part: {', '.join(unknown)}; there are: {', '.join(TIERS)}", file=sys.stderr)
@@ -239,10 +275,17 @@ def main(names: list[str]) -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(TOP / ".cache" / "collections")
-    outcomes: dict[str, Outcome] = {}
+    names = names or list(TIERS)
+    if into:
+        os.nice(10)
+        done: dict[str, Outcome] = {}
+        for name in names:
+            done[name] = run_tier(name)
+            into.write_text(json.dumps({key: asdict(outcome) for key, outcome in done.items()}))
+        return 0
     with shared_rack():
-        for name in names or TIERS:
-            outcomes[name] = run_tier(name)
+        both = len({name in ON_RACK for name in names}) == 2
+        outcomes = side_by_side(names) if both else {name: run_tier(name) for name in names}
     print()
     for outcome in outcomes.values():
         for test, why in outcome.skipped:
@@ -250,7 +293,7 @@ def main(names: list[str]) -> int:
         for what in outcome.failures:
             print(f"FAILED {what}")
     print(table(outcomes))
-    print(closing(outcomes), flush=True)
+    print(closing(outcomes, time.monotonic() - start), flush=True)
     return 1 if any(o.failed for o in outcomes.values()) else 0
 
 

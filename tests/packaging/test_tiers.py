@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -74,6 +75,29 @@ def test_a_module_that_cannot_be_imported_fails(
 ) -> None:
     only(tiers, monkeypatch, one=tiers.pytest(write_tests(tmp_path / "a", "import no_such_module\n")))
     assert tiers.main([]) == 1
+
+
+PARTS = """
+TIERS = {
+    "one": Tier("one", checks(lambda: [("yes", ["true"]), ("no", ["false"])]), 1),
+    "two": Tier("two", checks(lambda: [("kill", ["bash", "-c", "%s"])]), 1),
+    "rack": Tier("rack", checks(lambda: [("racked", ["sleep", "1"])]), 1),
+}
+"""
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_parts_beside_those_of_the_rack_count(tmp_path: Path, cut_off: bool) -> None:
+    text = (TOP / "scripts" / "tiers.py").read_text(encoding="utf-8")
+    parts = PARTS % ("kill -9 $PPID" if cut_off else "true")
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "tiers.py"
+    script.write_text(text.replace('if __name__ == "__main__":', parts + '\n\nif __name__ == "__main__":'), encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED no" in done.stdout and "--- racked: ok" in done.stdout
+    assert ("FAILED two: it did not end" in done.stdout) == cut_off
+    assert ("2 passed, 2 failed" if cut_off else "3 passed, 1 failed") in done.stdout
 
 
 def test_unknown_part_is_bad_usage(tiers: ModuleType) -> None:
