@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nearmetal.bmc.machine import Machine
@@ -30,6 +30,8 @@ USERNAME = "admin"
 RESETS = ("guest-reset", "host-qmp-system-reset")
 LOCK_S = 600
 LOOK_S = 0.3
+#: QEMU 10.0 may crash while a guest maps its PCI devices (iotlb_to_section: assertion failed); it is tried again so often.
+CRASHES = 3
 
 
 class NodePower:
@@ -60,15 +62,16 @@ class NodePower:
         with self._locked() as node:
             node.stop()
 
-    def ended(self, process: Process, again: bool) -> None:
-        """Follow a QEMU that ended: start another one, or write down that the node is off.
+    def ended(self, process: Process, booting: Callable[[], object] | None) -> None:
+        """Follow a QEMU that ended: start another one after `booting`, or write down that the node is off.
 
         Nothing where somebody else did either meanwhile.
         """
         with self._locked() as node:
             if node.state.process == process:
                 node.stop()
-                if again:
+                if booting:
+                    booting()
                     node.start()
 
     def reset(self, graceful: bool = False) -> None:
@@ -110,11 +113,12 @@ def why_it_ended(path: Path) -> str | None:
 
 
 def watch(machine: Machine, power: NodePower, over: threading.Event) -> None:
-    """Boot a node again whenever it resets.
+    """Boot a node again whenever it resets, and a few times in a row where its QEMU crashes.
 
     One that ended while nobody listened (the BMCs were being started) is taken to have reset: a node that stays off
     is what nobody asked for.
     """
+    crashes = 0
     while not over.wait(LOOK_S):
         with contextlib.suppress(NearmetalError, OSError):
             node = power.node()
@@ -126,11 +130,12 @@ def watch(machine: Machine, power: NodePower, over: threading.Event) -> None:
                 return
             if reason is None and process.alive():
                 continue  # it only starts
-            again = reason is None or reason in RESETS or reason == "guest-shutdown" and power.again
+            crashes = 0 if reason else crashes + 1
+            again = reason in RESETS or reason == "guest-shutdown" and power.again or not reason and crashes <= CRASHES
             power.again = False
-            if again:
-                machine.boot_up()
-            power.ended(process, again)
+            if not reason:
+                print(f"{node.name}: QEMU ended without a word: {node.last_words()}", flush=True)
+            power.ended(process, machine.boot_up if again else None)
 
 
 def serve(name: str, over: threading.Event) -> None:

@@ -66,16 +66,17 @@ def down(
 def status(
     name: Name = DEFAULT_RACK, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """Show the nodes: state, ssh port, memory, snapshots."""
+    """Show the nodes: state, ports, memory, snapshots."""
     found = Rack(name).status()
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
-    table = Table("node", "state", "pid", "ssh port", "accel", "memory MiB (used)", "snapshots")
+    table = Table("node", "state", "pid", "ssh port", "BMC port", "accel", "memory MiB (used)", "snapshots")
     for node in found["nodes"]:
         memory = f"{node['memory_mib']} ({node['rss_mib'] or 0})"
         snapshots = ", ".join(node["snapshots"])
-        row = (node["name"], node["state"], node["pid"] or "-", node["ssh_port"], node["accel"], memory, snapshots)
+        bmc = node["bmc"].rpartition(":")[2] if found["bmcs"]["pid"] else "-"
+        row = (node["name"], node["state"], node["pid"] or "-", node["ssh_port"], bmc, node["accel"], memory, snapshots)
         table.add_row(*map(str, row))
     Console().print(table if found["nodes"] else f"Rack {name} was never up.")
     if found["inventory"]:

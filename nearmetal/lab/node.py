@@ -86,7 +86,7 @@ class Node:
         while True:
             self._check_cancel()
             if child.poll() is not None or not self.running():
-                said = self._last_words()
+                said = self.last_words()
                 self.stop()
                 raise NearmetalError(f"QEMU of {self.name} did not start: {said}")
             with contextlib.suppress(OSError), Qmp(self.files.socket("qmp"), timeout=30) as qmp:
@@ -97,7 +97,8 @@ class Node:
                 raise NearmetalError(f"QEMU of {self.name} does not answer on its control socket; log: {log}")
             time.sleep(0.1)
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """What QEMU said last, as a reason."""
         text = self.files.qemu_log.read_text(errors="replace").strip()
         if "Could not set up host forwarding" in text:
             return f"port {self.state.port} on 127.0.0.1 is taken by another program"
@@ -224,7 +225,7 @@ class Node:
 
     def _trouble(self, serial: bytes, end: float, stall_end: float) -> str:
         if not self.running():
-            return f"went away: {self._last_words()}"
+            return f"went away: {self.last_words()}"
         if PANIC in serial:
             return "panicked"
         if time.monotonic() > stall_end:

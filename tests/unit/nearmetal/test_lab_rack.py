@@ -21,8 +21,8 @@ from nearmetal.lab import boot, image, ports, preflight, rack
 from nearmetal.lab.cli import app
 
 # Speaks QMP, greets like an ssh server, and does what files in its folder say: "silent" (nothing ever answers),
-# "panic" (once: the serial log says so), "refuse" (ends with a message, as for a broken option). A reset ends it, and
-# it tells why to whoever listens on its second socket.
+# "panic" (once: the serial log says so), "refuse" (ends with a message, as for a broken option),
+# "crash" (once, as it answers). A reset ends it, and it tells why to whoever listens on its second socket.
 FAKE_QEMU = r"""#!@PYTHON@
 import json, os, re, socket, sys, threading
 here = os.path.dirname(os.path.abspath(__file__))
@@ -42,6 +42,9 @@ def answer(sock):
             if asked["execute"] == "human-monitor-command":
                 open(flag("monitor"), "a").write(asked["arguments"]["command-line"] + "\n")
             f.write('{"event": "X"}\n{"return": %s}\n' % ('""' if "human" in asked["execute"] else "{}")); f.flush()
+            if asked["execute"] == "query-status" and os.path.exists(flag("crash")):
+                os.remove(flag("crash"))
+                os._exit(134)
             if asked["execute"] == "quit":
                 os._exit(0)
             if asked["execute"] == "system_reset":
@@ -229,6 +232,17 @@ def test_power(fake: Path, one: rack.Rack, monkeypatch: pytest.MonkeyPatch) -> N
     assert after and after != pid, "the BMC starts another QEMU, as the BIOS then wants it"
     one.power("node1", "on")
     assert running(one)["node1"] == after
+    (fake / "crash").touch()
+    one.power("node1", "reset")
+    end = time.monotonic() + 20
+    while time.monotonic() < end and ((fake / "crash").exists() or not running(one)["node1"]):
+        time.sleep(0.1)
+    assert running(one)["node1"] not in (None, after), "a QEMU that crashes is started again"
+    assert "node1: QEMU ended without a word" in (one.store.folder / "bmcs.log").read_text()
+    one.power("node1", "shutdown")  # the fake only answers
+    one.power("node1", "off")
+    time.sleep(1)
+    assert running(one)["node1"] is None, "what was switched off stays off"
     with pytest.raises(NearmetalError, match="power 'explode' is unknown: one of off, on, reset, shutdown"):
         one.power("node1", "explode")
     with pytest.raises(NearmetalError, match="has no node 'node9'; it has: node1, node2"):
