@@ -15,11 +15,11 @@ def load(folder: Path, platform: str) -> Machine:
     """The machine of a platform's files. Raises NearmetalError where they are no captured BIOS."""
     documents = _documents(folder, platform)
     bios_path, bios = _bios(documents, folder, platform)
-    asked = bios.get("@Redfish.Settings", {}).get("SettingsObject", {}).get("@odata.id", "")
+    asked = ((bios.get("@Redfish.Settings") or {}).get("SettingsObject") or {}).get("@odata.id", "")
     vendor = vendor_of(platform, bios_path, asked)
     settings_path = asked or f"{bios_path.rstrip('/')}/{TRAITS[vendor].settings}"
-    settings = documents.get(settings_path) or {}
-    registry = next((d["RegistryEntries"] for d in documents.values() if "RegistryEntries" in d), None)
+    settings = TRAITS[vendor].find(documents, settings_path)
+    registry = next((d["RegistryEntries"] for d in documents.values() if d.get("RegistryEntries")), None)
     traits = _traits(vendor, documents, bios_path, bios, registry is not None)
     current, pending = dict(bios["Attributes"]), settings.get("Attributes") or {}
     waiting = {k: v for k, v in pending.items() if k in current and current[k] != v}
@@ -36,7 +36,8 @@ def _documents(folder: Path, platform: str) -> dict[str, dict[str, Any]]:
     if not folder.is_dir():
         raise NearmetalError(f"--from {folder}: no such folder", BAD_INTENT)
     found = {}
-    for path in sorted(folder.glob(f"{platform}-*.json")):
+    longer = tuple(f"{p}-" for p in platforms(folder) if p.startswith(f"{platform}-"))
+    for path in sorted(p for p in folder.glob(f"{platform}-*.json") if not p.name.startswith(longer)):
         try:
             document = json.loads(path.read_text())
         except (OSError, ValueError) as err:
@@ -67,10 +68,10 @@ def _traits(
     base = TRAITS[vendor]
     settings = bios.get("@Redfish.Settings") or {}
     system = bios_path.rstrip("/").rpartition("/")[0]
-    known = documents.get(system) or {}
+    known = base.find(documents, system)
     return Traits(
-        known.get("Manufacturer", base.manufacturer), known.get("Model", base.model), system.rpartition("/")[2], base.manager,
+        known.get("Manufacturer") or base.manufacturer, known.get("Model") or base.model, system.rpartition("/")[2], base.manager,
         base.settings, str(bios.get("AttributeRegistry") or (base.registry if registry else "")), base.repeats_all,
         base.needs_if_match, base.jobs, base.shows_new_early, tuple(settings.get("SupportedApplyTimes") or base.apply_times),
-        base.any_case, base.slash, base.reset_types, base.bmc,
+        base.any_case, base.reset_types, base.bmc,
     )  # fmt: skip

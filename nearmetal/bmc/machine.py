@@ -97,9 +97,14 @@ class Machine:
     boots: int = 0
     version: int = 1
     messages: list[str] = field(default_factory=list)
+    defaults: dict[str, Any] = field(default_factory=dict)
     on_change: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     _guard: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    def __post_init__(self) -> None:
+        """What it begins with is what its factory gave it."""
+        self.defaults = self.defaults or dict(self.current)
 
     @classmethod
     def made_up(cls, vendor: str, power: Power | None = None, **values: Any) -> Machine:
@@ -110,6 +115,12 @@ class Machine:
         entries = fixtures.registry(vendor) if traits.registry else None
         current = {**fixtures.values(vendor), **values}
         return cls(vendor, traits, bios, f"{bios}/{traits.settings}", current, registry=entries, power=power or Switch())
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let nobody else change the machine meanwhile."""
+        with self._guard:
+            yield
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
@@ -144,12 +155,11 @@ class Machine:
     def submit(self, attributes: dict[str, Any], apply_time: str | None = None) -> Job | None:
         """Let values wait for the next boot; returns the job that will apply them, where the vendor has jobs."""
         with self._guard:
-            if self.traits.jobs and self.unfinished():
-                raise Refused(("IDRAC.2.8.SYS011", ["pending configuration values are already committed"], ""))
-            if apply_time is not None and apply_time not in (*self.traits.apply_times, "Immediate"):
-                raise Refused(("Base.1.12.ActionParameterNotSupported", ["ApplyTime", apply_time], ""))
+            self._refuse_while_committed()
             if apply_time is not None and not self.traits.apply_times:
                 raise Refused(("Base.1.12.PropertyUnknown", ["@Redfish.SettingsApplyTime"], ""))
+            if apply_time is not None and apply_time not in self.traits.apply_times:
+                raise Refused(("Base.1.12.PropertyValueNotInList", [str(apply_time), "ApplyTime"], ""))
             if errors := [e for name, value in attributes.items() if (e := self._objection(name, value, attributes))]:
                 raise Refused(*errors)
             with self.changing():
@@ -163,21 +173,33 @@ class Machine:
     def schedule(self) -> Job:
         """Make the job that applies what waits."""
         with self.changing():
-            job = Job(len(self.jobs) + 1)
+            self._refuse_while_committed()
+            job = Job(max((job.number for job in self.jobs), default=0) + 1)
             self.jobs.append(job)
             return job
 
     def drop_job(self, name: str) -> None:
-        """Delete a job that has not run."""
+        """Delete a job; what it should have applied goes on waiting."""
         with self.changing():
-            self.jobs = [job for job in self.jobs if job.id != name or job.state == "Completed"]
+            self.jobs = [job for job in self.jobs if job.id != name]
 
     def clear(self) -> None:
         """Forget what waits."""
         with self.changing():
-            if self.traits.jobs and self.unfinished():
-                raise Refused(("IDRAC.2.8.SYS011", ["pending configuration values are already committed"], ""))
+            self._refuse_while_committed()
             self.waiting.clear()
+
+    def reset_bios(self) -> None:
+        """Let the factory's values wait for the next boot (Bios.ResetBios)."""
+        with self.changing():
+            self._refuse_while_committed()
+            self.waiting = {k: v for k, v in self.defaults.items() if self.current.get(k) != v}
+            if self.traits.jobs and self.waiting:
+                self.schedule()
+
+    def _refuse_while_committed(self) -> None:
+        if self.traits.jobs and self.unfinished():
+            raise Refused(("IDRAC.2.8.SYS011", ["pending configuration values are already committed"], ""))
 
     def reset(self, kind: str) -> None:
         """Carry out a reset type."""
@@ -216,6 +238,7 @@ class Machine:
             job.state = "Completed"
         if due:
             self._apply()
+            self.version += 1
             self.on_change()
 
     def _apply(self) -> dict[str, Any]:
@@ -238,7 +261,8 @@ class Machine:
             return ("Base.1.12.PropertyValueNotInList", [str(value), name], name)
         if kind == "Integer" and not entry.get("LowerBound", value) <= value <= entry.get("UpperBound", value):
             return ("Base.1.12.PropertyValueOutOfRange", [str(value), name], name)
-        return None
+        too_long = kind == "String" and len(value) > (entry.get("MaxLength") or len(value))
+        return ("Base.1.12.StringValueTooLong", [value, str(entry["MaxLength"])], name) if too_long else None
 
     def entry(self, name: str) -> dict[str, Any]:
         """What the registry says of an attribute; {} where there is none."""

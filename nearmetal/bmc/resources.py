@@ -13,21 +13,41 @@ from typing import Any
 from .machine import Job, Machine
 
 ROOT = "/redfish/v1"
+PARTS = ("Systems", "Managers", "Chassis", "SessionService", "AccountService", "Registries", "UpdateService")
+BOOT_TARGETS = ("None", "Pxe", "Hdd", "Cd", "BiosSetup", "UefiHttp")
 Document = dict[str, Any]
+DELL = "#DellManager.v1_2_0.DellManager"
 IDENTITY = uuid.UUID("8f6e2f3a-4f0c-4c1e-9d8c-7d3c6a1e0001")
 
 
 def resource(machine: Machine, path: str) -> Document | None:
     """The document at a path, without its slash at the end."""
-    key = path.lower() if machine.traits.any_case else path
+    plain = machine.traits.plain
     for known, make in _table(machine).items():
-        if (known.lower() if machine.traits.any_case else known) == key:
+        if plain(known) == plain(path):
             return make(machine, known)
-    for known, document in machine.documents.items():
-        plain = known.rstrip("/")
-        if (plain.lower() if machine.traits.any_case else plain) == key:
-            return document
-    return None
+    return _captured(machine, path) or None
+
+
+def types(machine: Machine) -> list[str]:
+    """Types of all resources that the model makes up, without the vendor's own."""
+    made = [make(machine, path) for path, make in _table(machine).items()]
+    return sorted({str(d["@odata.type"]) for d in made if "@odata.type" in d and "#Dell" not in str(d["@odata.type"])})
+
+
+def actions(machine: Machine) -> dict[str, str]:
+    """Targets of the actions that are carried out, with what each does: "reset", "defaults" or "clear"."""
+    found = {f"{system_path(machine)}/Actions/ComputerSystem.Reset": "reset"}
+    bios = _bios(machine, machine.bios_path.rstrip("/")).get("Actions") or {}
+    if target := (bios.get("#Bios.ResetBios") or {}).get("target"):
+        found[str(target)] = "defaults"
+    if machine.traits.jobs:
+        found[f"{machine.settings_path.rstrip('/')}/Actions/Oem/DellManager.ClearPending"] = "clear"
+    return found
+
+
+def _captured(machine: Machine, path: str) -> Document:
+    return machine.traits.find(machine.documents, path)
 
 
 def etag(machine: Machine) -> str:
@@ -101,8 +121,7 @@ def collection(path: str, kind: str, name: str, members: list[str], whole: list[
 
 
 def _root(machine: Machine, _path: str) -> Document:
-    parts = ("Systems", "Managers", "Chassis", "SessionService", "Registries", "UpdateService")
-    links = {name: {"@odata.id": f"{ROOT}/{name}"} for name in parts}
+    links = {name: {"@odata.id": f"{ROOT}/{name}"} for name in PARTS}
     return {
         "@odata.id": f"{ROOT}/", "@odata.type": "#ServiceRoot.v1_9_0.ServiceRoot", "Id": "RootService", "Name": "Root Service",
         "RedfishVersion": "1.11.0", "UUID": str(IDENTITY), "Vendor": machine.traits.manufacturer or "Unknown", **links,
@@ -111,7 +130,7 @@ def _root(machine: Machine, _path: str) -> Document:
 
 
 def _system(machine: Machine, path: str) -> Document:
-    captured = machine.documents.get(path) or {}
+    captured = _captured(machine, path)
     traits, boot = machine.traits, machine.boot
     return {
         "@odata.type": "#ComputerSystem.v1_13_0.ComputerSystem", "Id": path.rpartition("/")[2], "Name": "System",
@@ -120,7 +139,7 @@ def _system(machine: Machine, path: str) -> Document:
         "PowerState": machine.power.state(),
         "Boot": {
             "BootSourceOverrideEnabled": boot["enabled"], "BootSourceOverrideTarget": boot["target"],
-            "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd", "Cd", "BiosSetup", "UefiHttp"],
+            "BootSourceOverrideTarget@Redfish.AllowableValues": list(BOOT_TARGETS),
         },
         "Bios": {"@odata.id": machine.bios_path}, "SecureBoot": {"@odata.id": f"{path}/SecureBoot"},
         "Links": {"ManagedBy": [{"@odata.id": manager_path(machine)}], "Chassis": [{"@odata.id": f"{ROOT}/Chassis/1"}]},
@@ -139,14 +158,16 @@ def _secure_boot(machine: Machine, path: str) -> Document:
 
 
 def _manager(machine: Machine, path: str) -> Document:
-    more = {}
+    links: Document = {"ManagerForServers": [{"@odata.id": system_path(machine)}]}
+    more: Document = {}
     if machine.traits.jobs:
-        more = {"Jobs": {"@odata.id": f"{path}/Jobs"}, "Oem": {"Dell": {"Jobs": {"@odata.id": f"{path}/Oem/Dell/Jobs"}}}}
+        links["Oem"] = {"Dell": {"Jobs": {"@odata.id": f"{path}/Jobs"}}}
+        more["Oem"] = {"Dell": {"@odata.type": DELL, "Jobs": {"@odata.id": f"{path}/Oem/Dell/Jobs"}}}
     return {
         "@odata.id": path, "@odata.type": "#Manager.v1_10_0.Manager", "Id": machine.traits.manager, "Name": "Manager",
         "ManagerType": "BMC", "Model": machine.traits.bmc, "FirmwareVersion": "7.10.30", "PowerState": "On",
         "Status": {"State": "Enabled", "Health": "OK"},
-        "Links": {"ManagerForServers": [{"@odata.id": system_path(machine)}]}, **more,
+        "Links": links, **more,
     }  # fmt: skip
 
 
@@ -188,9 +209,9 @@ def _session_service(_machine: Machine, path: str) -> Document:
 
 
 def _bios(machine: Machine, path: str) -> Document:
-    captured = dict(machine.documents.get(machine.bios_path) or {})
+    captured = dict(_captured(machine, path))
     settings = {
-        "@odata.type": "#Settings.v1_3_3.Settings", "Messages": [], **captured.pop("@Redfish.Settings", {}),
+        "@odata.type": "#Settings.v1_3_3.Settings", "Messages": [], **(captured.pop("@Redfish.Settings", None) or {}),
         "SettingsObject": {"@odata.id": machine.settings_path},
     }  # fmt: skip
     if machine.traits.apply_times:
@@ -206,7 +227,7 @@ def _bios(machine: Machine, path: str) -> Document:
 
 
 def _settings(machine: Machine, path: str) -> Document:
-    captured = machine.documents.get(machine.settings_path) or {}
+    captured = _captured(machine, path)
     made: Document = {
         "@odata.type": "#Bios.v1_2_0.Bios", "Id": path.rpartition("/")[2], "Name": "BIOS configuration, pending", **captured,
         "@odata.id": machine.settings_path, "@odata.etag": etag(machine), "Attributes": machine.pending(),
@@ -214,7 +235,7 @@ def _settings(machine: Machine, path: str) -> Document:
     if machine.traits.jobs:
         made.setdefault("Actions", {"Oem": {"#DellManager.ClearPending": {
             "target": f"{path}/Actions/Oem/DellManager.ClearPending"}}})  # fmt: skip
-        made.setdefault("Oem", {"Dell": {"Jobs": {"@odata.id": job_paths(machine)[0]}}})
+        made.setdefault("Oem", {"Dell": {"@odata.type": DELL, "Jobs": {"@odata.id": job_paths(machine)[0]}}})
     if machine.registry is not None:
         made.setdefault("AttributeRegistry", machine.traits.registry)
     return made

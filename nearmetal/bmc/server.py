@@ -17,7 +17,7 @@ from typing import Self
 
 from . import certificate
 from .machine import Machine
-from .service import Reply, Service
+from .service import Reply, Service, error
 
 
 @dataclass
@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             reply = bmc.answer(self.command, self.path, dict(self.headers.items()), body)
         except Exception as err:  # as a real BMC does: the client gets an answer, whatever it was
-            reply = Reply(500, {"error": {"code": "Base.1.12.InternalError", "message": f"{type(err).__name__}: {err}"}})
+            reply = Reply(500, error(("Base.1.12.InternalError", [f"{type(err).__name__}: {err}"], "")))
         bmc.requests.append((self.command, self.path, reply.status if reply else 0))
         if reply is None:
             self.close_connection = True
@@ -191,12 +191,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(reply)
 
     def _send(self, reply: Reply) -> None:
-        data = b"" if reply.document is None else json.dumps(reply.document).encode()
+        data = reply.text.encode() if reply.document is None else json.dumps(reply.document).encode()
         self.send_response(reply.status)
         self.send_header("OData-Version", "4.0")
         self.send_header("Cache-Control", "no-cache")
         if data:
-            self.send_header("Content-Type", "application/json; charset=utf-8")
+            self.send_header("Content-Type", "application/json; charset=utf-8" if reply.document is not None else reply.kind)
         for name, value in reply.headers.items():
             self.send_header(name, value)
         if reply.status != 204:

@@ -11,22 +11,26 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
-from . import resources
+from . import protocol, resources
 from .machine import Machine, Refused
+from .protocol import SESSIONS
 
-SESSIONS = f"{resources.ROOT}/SessionService/Sessions"
-OPEN = ("/redfish", resources.ROOT)
+OPEN = ("/redfish", resources.ROOT, protocol.ODATA, protocol.METADATA)
 MAX_SESSIONS = 16
+GOOD = ("Base.1.12.Success", "IDRAC.2.8.SYS053")
 
 
 @dataclass
 class Reply:
-    """Status, document and headers of an answer."""
+    """Status, document and headers of an answer; text and its kind where it is no JSON."""
 
     status: int
     document: dict[str, Any] | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    kind: str = "application/xml"
 
 
 class Service:
@@ -45,45 +49,74 @@ class Service:
         return len(self._sessions)
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Answer one request."""
-        path = target.partition("?")[0].rstrip("/")
+        """Answer one request. Names of headers are the same in any case."""
+        path, _, query = target.partition("?")
+        path = path.rstrip("/")
+        given = {name.lower(): value for name, value in headers.items()}
         try:
-            if method == "POST" and path == SESSIONS:
-                return self._log_in(_json(body))
-            if path not in OPEN and not self._known(headers):
-                return Reply(401, _error(("Base.1.12.InsufficientPrivilege", [], "")), {"WWW-Authenticate": 'Basic realm="Redfish"'})
-            return self._route(method, path, headers, body)
+            allowed = self._admit(method, path, query, given)
+            reply = self._route(method, path, given, body)
         except Refused as err:
-            return Reply(err.status, _error(*err.errors))
+            more = {401: {"WWW-Authenticate": 'Basic realm="Redfish"'}, 405: {"Allow": ", ".join(self._methods(path))}}
+            return Reply(err.status, error(*err.errors), more.get(err.status, {}))
+        if method in protocol.READ:
+            reply.headers["Allow"] = ", ".join(allowed)
+        return reply
+
+    def _methods(self, path: str) -> tuple[str, ...]:
+        return protocol.methods(self.machine, path, self._sessions.values())
+
+    def _admit(self, method: str, path: str, query: str, headers: Mapping[str, str]) -> tuple[str, ...]:
+        """The methods of a path, unless the request is refused before anything is looked at."""
+        login = method == "POST" and self._is(path.removesuffix("/Members"), SESSIONS)
+        if path not in OPEN and not login and not self._known(headers):
+            raise Refused(("Base.1.12.NoValidSession", [], ""), status=401)
+        if headers.get("odata-version", "4.0") != "4.0":
+            raise Refused(("Base.1.12.HeaderInvalid", ["OData-Version"], ""), status=412)
+        allowed = self._methods(path)
+        if not allowed:
+            raise Refused(("Base.1.12.ResourceMissingAtURI", [path], ""), status=404)
+        if method not in allowed:
+            raise Refused(("Base.1.12.OperationNotAllowed", [], ""), status=405)
+        known = ("$expand",) if self.machine.traits.jobs else ()
+        words = [unquote(word.partition("=")[0]) for word in query.split("&")]
+        if unknown := [word for word in words if word.startswith("$") and word not in known]:
+            raise Refused(("Base.1.12.QueryNotSupported", [", ".join(unknown)], ""), status=501)
+        return allowed
 
     def _route(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        if path.startswith(SESSIONS):
-            return self._session(method, path)
-        if method in ("GET", "HEAD"):
+        if method in protocol.READ:
             return self._get(path)
         if method == "PATCH":
             return self._patch(path, headers, _json(body))
         if method == "POST":
             return self._post(path, _json(body))
-        if method == "DELETE" and (job := self._job(path)):
-            self.machine.drop_job(job)
-            return Reply(200, _error(("Base.1.12.Success", [], "")))
-        return Reply(405, _error(("Base.1.12.OperationNotAllowed", [], "")))
+        name = path.rpartition("/")[2]
+        if self._is(path, f"{SESSIONS}/{name}"):
+            with self._guard:
+                self._sessions = {token: known for token, known in self._sessions.items() if known != name}
+            return Reply(204)
+        self.machine.drop_job(name)
+        return Reply(200, error(("Base.1.12.Success", [], "")))
 
     def _get(self, path: str) -> Reply:
-        document = resources.resource(self.machine, path)
-        if document is None:
-            return Reply(404, _error(("Base.1.12.ResourceMissingAtURI", [path], "")))
-        tag = document.get("@odata.etag")
-        return Reply(200, document, {"ETag": str(tag)} if tag else {})
+        if path == protocol.METADATA:
+            kinds = [d["@odata.type"] for d in protocol.documents("", ("",)).values()]
+            return Reply(200, text=protocol.metadata([*resources.types(self.machine), *kinds]))
+        if path == protocol.ODATA:
+            return Reply(200, protocol.odata())
+        own = protocol.documents(self._login[0], list(self._sessions.values()))
+        document = self.machine.traits.find(own, path) or resources.resource(self.machine, path) or {}
+        headers = {"Link": protocol.described_by(document), "ETag": str(document.get("@odata.etag") or "")}
+        return Reply(200, document, {name: value for name, value in headers.items() if value})
 
     # -- sessions
 
     def _known(self, headers: Mapping[str, str]) -> bool:
-        token = headers.get("X-Auth-Token", "")
+        token = headers.get("x-auth-token", "")
         if token:
             return token in self._sessions
-        kind, _, text = headers.get("Authorization", "").partition(" ")
+        kind, _, text = headers.get("authorization", "").partition(" ")
         try:
             name, _, password = base64.b64decode(text).decode().partition(":")
         except ValueError:
@@ -96,49 +129,28 @@ class Service:
 
     def _log_in(self, asked: dict[str, Any]) -> Reply:
         if not self._right(str(asked.get("UserName")), str(asked.get("Password"))):
-            return Reply(401, _error(("Base.1.12.ResourceAtUriUnauthorized", [SESSIONS, "wrong user name or password"], "")))
+            return Reply(401, error(("Base.1.12.ResourceAtUriUnauthorized", [SESSIONS, "wrong user name or password"], "")))
         with self._guard:
             if len(self._sessions) >= self._max:
                 raise Refused(("Base.1.12.SessionLimitExceeded", [], ""), status=503)
             token, name = secrets.token_hex(16), secrets.token_hex(4)
             self._sessions[token] = name
         headers = {"X-Auth-Token": token, "Location": f"{SESSIONS}/{name}"}
-        return Reply(201, self._session_document(name), headers)
-
-    def _session_document(self, name: str) -> dict[str, Any]:
-        return {
-            "@odata.id": f"{SESSIONS}/{name}", "@odata.type": "#Session.v1_3_0.Session", "Id": name, "Name": "Session",
-            "UserName": self._login[0],
-        }  # fmt: skip
-
-    def _session(self, method: str, path: str) -> Reply:
-        name = path.removeprefix(SESSIONS).strip("/")
-        known = list(self._sessions.values())
-        if not name and method == "GET":
-            return Reply(200, resources.collection(SESSIONS, "Session", "Sessions", [f"{SESSIONS}/{n}" for n in known]))
-        if name not in known:
-            return Reply(404, _error(("Base.1.12.ResourceMissingAtURI", [path], "")))
-        if method == "DELETE":
-            with self._guard:
-                self._sessions = {t: n for t, n in self._sessions.items() if n != name}
-            return Reply(204)
-        return Reply(200, self._session_document(name))
+        return Reply(201, protocol.session(name, self._login[0]), headers)
 
     # -- changes
 
     def _patch(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Reply:
-        machine = self.machine
-        if self._is(path, machine.settings_path):
-            self._check_etag(headers)
-            return self._patch_settings(body)
-        if self._is(path, machine.bios_path):
-            raise Refused(("Base.1.12.PropertyNotWritable", ["Attributes"], ""), status=405)
-        if self._is(path, resources.system_path(machine)):
-            return self._patch_boot(body.get("Boot") or {})
-        return Reply(405, _error(("Base.1.12.OperationNotAllowed", [], "")))
+        if self._is(path, self.machine.settings_path):
+            with self.machine.held():  # between the ETag and the change nobody else may write
+                self._check_etag(headers)
+                return self._patch_settings(body)
+        if extra := [name for name in body if name != "Boot"]:
+            raise Refused(*(("Base.1.12.PropertyNotWritable", [name], "") for name in extra))
+        return self._patch_boot(_object(body, "Boot"))
 
     def _check_etag(self, headers: Mapping[str, str]) -> None:
-        given = headers.get("If-Match", "")
+        given = headers.get("if-match", "")
         if not given and self.machine.traits.needs_if_match:
             raise Refused(("Base.1.12.PreconditionRequired", [], ""), status=428)
         if given not in ("", "*", resources.etag(self.machine)):
@@ -150,45 +162,60 @@ class Service:
             raise Refused(("Base.1.12.PropertyMissing", ["Attributes"], ""))
         known = ("Attributes", "@Redfish.SettingsApplyTime")
         if extra := [name for name in body if name not in known]:
-            raise Refused(("Base.1.12.PropertyUnknown", extra, ""))
-        when = (body.get("@Redfish.SettingsApplyTime") or {}).get("ApplyTime")
+            raise Refused(*(("Base.1.12.PropertyUnknown", [name], "") for name in extra))
+        when = _object(body, "@Redfish.SettingsApplyTime").get("ApplyTime")
         job = self.machine.submit(attributes, when)
         if job is not None:
             where = f"{resources.manager_path(self.machine)}/Jobs/{job.id}"
-            return Reply(202, _error(("IDRAC.2.8.SYS053", [], "")), {"Location": where})
-        return Reply(200, _error(("Base.1.12.Success", [], "")))
+            return Reply(202, error(("IDRAC.2.8.SYS053", [], "")), {"Location": where})
+        return Reply(200, error(("Base.1.12.Success", [], "")))
 
     def _patch_boot(self, boot: dict[str, Any]) -> Reply:
-        allowed = ("None", "Pxe", "Hdd", "Cd", "BiosSetup", "UefiHttp")
+        known = {
+            "BootSourceOverrideTarget": resources.BOOT_TARGETS,
+            "BootSourceOverrideEnabled": ("Once", "Continuous", "Disabled"),
+        }
+        if not boot:
+            raise Refused(("Base.1.12.PropertyMissing", ["Boot"], ""))
+        if extra := [name for name in boot if name not in known]:
+            raise Refused(*(("Base.1.12.PropertyUnknown", [name], "") for name in extra))
+        if wrong := [name for name, value in boot.items() if value not in known[name]]:
+            raise Refused(("Base.1.12.PropertyValueNotInList", [str(boot[wrong[0]]), wrong[0]], ""))
         target = boot.get("BootSourceOverrideTarget", self.machine.boot["target"])
-        enabled = boot.get("BootSourceOverrideEnabled", "Once")
-        if not boot or target not in allowed or enabled not in ("Once", "Continuous", "Disabled"):
-            raise Refused(("Base.1.12.PropertyValueNotInList", [str(target), "BootSourceOverrideTarget"], ""))
         with self.machine.changing():
-            self.machine.boot.update(target=target, enabled=enabled)
-        return Reply(200, _error(("Base.1.12.Success", [], "")))
+            self.machine.boot.update(target=target, enabled=boot.get("BootSourceOverrideEnabled", "Once"))
+        return Reply(200, error(("Base.1.12.Success", [], "")))
 
     def _post(self, path: str, body: dict[str, Any]) -> Reply:
         machine = self.machine
-        if self._is(path, f"{resources.system_path(machine)}/Actions/ComputerSystem.Reset"):
-            machine.reset(str(body.get("ResetType")))
-            return Reply(204)
-        if path.endswith("DellManager.ClearPending") and machine.traits.jobs:
-            machine.clear()
-            return Reply(200, _error(("Base.1.12.Success", [], "")))
-        if path in resources.job_paths(machine):
+        if self._is(path.removesuffix("/Members"), SESSIONS):
+            return self._log_in(body)
+        if any(self._is(path, jobs) for jobs in resources.job_paths(machine)):
             if not self._is(str(body.get("TargetSettingsURI")), machine.settings_path) or not machine.waiting:
                 raise Refused(("IDRAC.2.8.SYS009", ["nothing is pending"], ""))
-            return Reply(200, _error(("Base.1.12.Success", [], "")), {"Location": f"{path}/{machine.schedule().id}"})
-        return Reply(404, _error(("Base.1.12.ResourceMissingAtURI", [path], "")))
+            return Reply(200, error(("Base.1.12.Success", [], "")), {"Location": f"{path}/{machine.schedule().id}"})
+        action = next(does for target, does in resources.actions(machine).items() if self._is(path, target))
+        if action == "reset":
+            if "ResetType" not in body:
+                raise Refused(("Base.1.12.ActionParameterMissing", ["ComputerSystem.Reset", "ResetType"], ""))
+            machine.reset(str(body["ResetType"]))
+            return Reply(204)
+        if action == "clear":
+            machine.clear()
+        else:
+            machine.reset_bios()
+        return Reply(200, error(("Base.1.12.Success", [], "")))
 
     def _is(self, path: str, known: str) -> bool:
-        one, other = path.rstrip("/"), known.rstrip("/")
-        return one.lower() == other.lower() if self.machine.traits.any_case else one == other
+        return self.machine.traits.plain(path) == self.machine.traits.plain(known)
 
-    def _job(self, path: str) -> str:
-        top, _, name = path.rpartition("/")
-        return name if top in resources.job_paths(self.machine) and re.fullmatch(r"JID_\d+", name) else ""
+
+def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
+    """A property that is an object; {} where it is left out."""
+    found = body.get(name, {})
+    if not isinstance(found, dict):
+        raise Refused(("Base.1.12.PropertyValueTypeError", [str(found), name], ""))
+    return found
 
 
 def _json(body: bytes) -> dict[str, Any]:
@@ -201,12 +228,12 @@ def _json(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _error(*errors: tuple[str, list[str], str]) -> dict[str, Any]:
+def error(*errors: tuple[str, list[str], str]) -> dict[str, Any]:
     """An error body, as DSP0266 has it."""
     infos = [
         {
             "@odata.type": "#Message.v1_1_2.Message", "MessageId": message, "MessageArgs": words,
-            "Message": _text(message, words), "MessageSeverity": "OK" if message.endswith("Success") else "Warning",
+            "Message": _text(message, words), "MessageSeverity": "OK" if message in GOOD else "Warning",
             **({"RelatedProperties": [f"#/Attributes/{attribute}"]} if attribute else {}),
         }
         for message, words, attribute in errors

@@ -7,7 +7,9 @@ OpenBMC on GB200) and captured resources of each.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 ON_RESET = ("OnReset",)
 RESET_TYPES = ("On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle")
@@ -32,11 +34,18 @@ class Traits:
     #: the current resource shows new values as soon as they are submitted
     shows_new_early: bool = False
     apply_times: tuple[str, ...] = ()
-    #: paths match whatever their case, and with or without a slash at the end
+    #: paths match whatever their case
     any_case: bool = False
-    slash: str = ""
     reset_types: tuple[str, ...] = RESET_TYPES
     bmc: str = ""
+
+    def plain(self, path: str) -> str:
+        """A path as this BMC compares it: a slash at the end never matters, the case not to all."""
+        return path.rstrip("/").lower() if self.any_case else path.rstrip("/")
+
+    def find(self, documents: Mapping[str, dict[str, Any]], path: str) -> dict[str, Any]:
+        """The document at a path; {} where there is none."""
+        return next((d for known, d in documents.items() if self.plain(known) == self.plain(path)), {})
 
 
 TRAITS = {
@@ -46,7 +55,7 @@ TRAITS = {
         registry="BiosAttributeRegistry.v1_0_3",
     ),
     "hpe": Traits(
-        "HPE", "ProLiant DL385 Gen10 Plus", "1", "1", settings="settings", repeats_all=True, any_case=True, slash="/",
+        "HPE", "ProLiant DL385 Gen10 Plus", "1", "1", settings="settings", repeats_all=True, any_case=True,
         registry="BiosAttributeRegistryA42.v1_2_60", bmc="iLO 5",
     ),
     "lenovo": Traits(
