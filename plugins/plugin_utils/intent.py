@@ -25,7 +25,7 @@ GENERAL = "nearmetal"
 """Prefix of the variables that belong to no role: how hosts are treated, not what they become."""
 
 GENERAL_VARIABLES = {
-    "nearmetal_batch", "nearmetal_max_failures", "nearmetal_reboot_ok", "nearmetal_reboot_retry",
+    "nearmetal_batch", "nearmetal_max_failures", "nearmetal_reboot_ok", "nearmetal_reboot_retry", "nearmetal_reboot_again",
     "nearmetal_reboot_timeout", "nearmetal_root", "nearmetal_plan", "nearmetal_expected", "nearmetal_run_dir",
     "nearmetal_differs", "nearmetal_sim", "nearmetal_sim_dir", "nearmetal_bmcs", "nearmetal_bmc_connections",
 }  # fmt: skip
